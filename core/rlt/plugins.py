@@ -13,7 +13,7 @@ import importlib.util
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -23,33 +23,13 @@ import pluggy
 
 from rlt import hookspecs
 from rlt.errors import UsageError
-from rlt.types import JSON
+from rlt.types import PluginInfo
 
 if TYPE_CHECKING:
     from rlt.dataset import DatasetTypes
 
 DEFAULTS = ("dataset-types", "jsonl", "cross-entropy", "nll", "metrics", "ledger")
-"""Take part in every run, behind the selected plugins: what happens when no plugin says otherwise."""
-
-
-@dataclass(frozen=True)
-class PluginInfo:
-    """What a plugin declares about itself, as its module attribute `PLUGIN`."""
-
-    summary: str = ""
-    """One line for `rlt plugins`."""
-
-    dataset_type: str | None = None
-    """The type of rows it eats; None for a plugin that only observes."""
-
-    options: Mapping[str, JSON] = field(default_factory=dict)
-    """Its options: name -> JSON Schema with `default` and `description`. Set by `-o name=value`."""
-
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Its own defaults for fields of `RunConfig`, under the config file and the command line."""
-
-    example: JSON | None = None
-    """A row to run on when there is no `--data`."""
+"""In every run, behind the selected plugins: what happens when none of those says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -196,8 +176,10 @@ def _misfit(name: str, module: object) -> str:
 def _hint(message: str) -> str:
     words = message.replace("'", " ").split()
     close = (difflib.get_close_matches(word, hookspecs.HOOKS, 1, 0.75) for word in words)
-    found = next((match[0] for match, word in zip(close, words, strict=True)
-                  if match and match[0] != word), None)
+    found = next(
+        (match[0] for match, word in zip(close, words, strict=True) if match and match[0] != word),
+        None,
+    )
     return f"; did you mean the hook {found!r}?" if found else ""
 
 

@@ -1,9 +1,8 @@
-"""The nouns that hooks exchange.
+"""The nouns of plugins and hooks.
 
-Rows come in; a plugin turns a step's rows into a `Batch`; the engine answers with a `StepRecord`
-and, now and then, a `Checkpoint`. Everything here is plain, frozen data, cheap to import: the SDK's
-own types appear in annotations only.
-"""
+A plugin declares itself with `PluginInfo`. Rows come in; it turns a step's rows into a `Batch`;
+the engine answers with a `StepRecord` and, now and then, a `Checkpoint`. Everything here is plain,
+frozen data, cheap to import: the SDK's own types appear in annotations only.
 
 from __future__ import annotations
 
@@ -27,6 +26,26 @@ CustomLoss = Callable[
 """A loss written by a plugin: (datums, their log-probabilities) -> (scalar to minimise, metrics).
 
 It is handed to the SDK's `forward_backward_custom`; metric names have the form `name:reduction`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInfo:
+    """What a plugin declares about itself, as its module attribute `PLUGIN`."""
+
+    summary: str = ""
+    """One line for `rlt plugins`."""
+
+    dataset_type: str | None = None
+    """The type of rows it eats; None for a plugin that only observes."""
+
+    options: Mapping[str, JSON] = field(default_factory=dict)
+    """Its options: name -> JSON Schema with `default` and `description`. Set by `-o name=value`."""
+
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Its own defaults for fields of `RunConfig`, under the config file and the command line."""
+
+    example: JSON | None = None
+    """A row to run on when there is no `--data`."""
 
 
 @dataclass(frozen=True, slots=True)

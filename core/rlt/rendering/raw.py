@@ -1,0 +1,58 @@
+"""Text as it stands: no chat template, no end of turn.
+
+For base models, and to repeat the prompt construction of the loop that rlt grew from. Only rows of
+plain strings can be rendered so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlt.rendering.datums import Example
+from rlt.rendering.messages import Unrenderable
+from rlt.rendering.renderer import Tokenizer
+from rlt.types import JSON
+
+
+class RawRenderer:
+    """Encodes prompt and completion as plain text, each by itself."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        eos = tokenizer.eos_token_id
+        self.stop: list[int] = [] if eos is None else [eos]
+
+    def prompt(
+        self, prompt: str | Sequence[JSON], tools: Sequence[JSON] | None = None
+    ) -> list[int]:
+        """Encode the prompt's text."""
+        if tools:
+            raise Unrenderable("raw text has no place for tools; use the chat template")
+        return self._encode(prompt)
+
+    def demonstration(
+        self,
+        prompt: str | Sequence[JSON],
+        completion: str | Sequence[JSON],
+        tools: Sequence[JSON] | None = None,
+    ) -> Example:
+        """Join the ids of the prompt's text and of the completion's."""
+        return Example.of(self.prompt(prompt, tools), self._encode(completion))
+
+    def completion_text(self, completion: str | Sequence[JSON]) -> str:
+        """Return the completion, which must be a string."""
+        return _string(completion)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Decode ids, without the token that ended them."""
+        ended = bool(tokens) and tokens[-1] in self.stop
+        return str(self._tokenizer.decode(list(tokens[:-1] if ended else tokens)))
+
+    def _encode(self, text: str | Sequence[JSON]) -> list[int]:
+        return list(self._tokenizer.encode(_string(text), add_special_tokens=False))
+
+
+def _string(value: str | Sequence[JSON]) -> str:
+    if not isinstance(value, str):
+        raise Unrenderable("messages need a chat template; raw text takes strings only")
+    return value

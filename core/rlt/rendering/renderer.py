@@ -1,0 +1,61 @@
+"""What a renderer does, and which one a model gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from rlt.rendering.datums import Example
+from rlt.rendering.messages import Unrenderable
+from rlt.types import JSON
+
+__all__ = ["Renderer", "Unrenderable", "renderer_for"]
+
+Tokenizer = Any
+"""A `transformers` tokenizer."""
+
+
+class Renderer(Protocol):
+    """Turns the prompts and completions of rows into token ids, and ids into text."""
+
+    @property
+    def stop(self) -> list[int]:
+        """The ids that end an assistant's turn."""
+        ...
+
+    def prompt(
+        self, prompt: str | Sequence[JSON], tools: Sequence[JSON] | None = None
+    ) -> list[int]:
+        """Return the ids to sample a completion from.
+
+        :raises Unrenderable: when the model's template refuses the messages.
+        """
+        ...
+
+    def demonstration(
+        self,
+        prompt: str | Sequence[JSON],
+        completion: str | Sequence[JSON],
+        tools: Sequence[JSON] | None = None,
+    ) -> Example:
+        """Return prompt and completion as one sequence; weight 1 on what the assistant wrote.
+
+        :raises Unrenderable: also when the template rewrites the prompt once it is answered.
+        """
+        ...
+
+    def completion_text(self, completion: str | Sequence[JSON]) -> str:
+        """Return what the assistant wrote, tool calls included, as the model would write it."""
+        ...
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Decode a completion's ids, without the token that ended it."""
+        ...
+
+
+def renderer_for(tokenizer: Tokenizer) -> Renderer:
+    """Return the chat renderer of a tokenizer, or the raw one when it has no chat template."""
+    from rlt.rendering.chat import ChatRenderer  # noqa: PLC0415 - they import this module
+    from rlt.rendering.raw import RawRenderer  # noqa: PLC0415
+
+    return ChatRenderer(tokenizer) if tokenizer.chat_template else RawRenderer(tokenizer)
