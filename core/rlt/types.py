@@ -3,6 +3,7 @@
 A plugin declares itself with `PluginInfo`. Rows come in; it turns a step's rows into a `Batch`;
 the engine answers with a `StepRecord` and, now and then, a `Checkpoint`. Everything here is plain,
 frozen data, cheap to import: the SDK's own types appear in annotations only.
+"""
 
 from __future__ import annotations
 
