@@ -117,6 +117,9 @@ class Loss:
     custom: CustomLoss | None = None
     """Takes the place of `name`; needs torch."""
 
+    read: Callable[[tinker.ForwardBackwardOutput, Sequence[tinker.Datum]], float] | None = None
+    """Reads the step's `loss` out of the service's answer; None takes the service's own sum."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:

@@ -1,0 +1,66 @@
+"""Calling hooks, with every plugin's failure named at the boundary.
+
+What a plugin raises becomes a `PluginError` that says which plugin, which hook and which step, and
+the line of the plugin's code. The program's own errors and those of the service pass through.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from typing import Any
+
+import pluggy
+
+from rlt.errors import PluginError, RltError
+from rlt.service_errors import is_service_error
+
+
+class Hooks:
+    """The hooks of one run's plugins."""
+
+    def __init__(self, manager: pluggy.PluginManager) -> None:
+        self._manager = manager
+
+    def call(self, hook: str, step: int | None = None, **arguments: Any) -> Any:
+        """Call a hook; the result is the first one, or a list, as its specification says.
+
+        :raises PluginError: when a plugin raises.
+        """
+        try:
+            return getattr(self._manager.hook, hook)(**arguments)
+        except Exception as error:
+            raise self._typed(error, hook, step) from error
+
+    async def call_async(self, hook: str, step: int | None = None, **arguments: Any) -> Any:
+        """Call a first-result hook that may be async, and await what it returns."""
+        result = self.call(hook, step, **arguments)
+        if not inspect.isawaitable(result):
+            return result
+        try:
+            return await result
+        except Exception as error:
+            raise self._typed(error, hook, step) from error
+
+    def _typed(self, error: Exception, hook: str, step: int | None) -> Exception:
+        if isinstance(error, RltError) or is_service_error(error):
+            return error
+        name, line = self._culprit(error, hook)
+        at = "" if step is None else f" at step {step}"
+        message = " ".join(str(error).split())
+        return PluginError(
+            f"plugin {name!r} raised {type(error).__name__} in {hook}{at} ({line}): {message}"
+        )
+
+    def _culprit(self, error: Exception, hook: str) -> tuple[str, str]:
+        """Return (the plugin whose code is on the traceback, where it raised)."""
+        codes = {
+            implementation.function.__code__: implementation.plugin_name
+            for implementation in getattr(self._manager.hook, hook).get_hookimpls()
+            if hasattr(implementation.function, "__code__")
+        }
+        name = "unknown"
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            name = codes.get(frame.f_code, name)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return name, f"{last.filename}:{last.lineno}"

@@ -1,0 +1,161 @@
+"""What a plugin sees of a run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from rlt import logs
+from rlt.config import RunConfig
+from rlt.hooks import Hooks
+from rlt.rendering.renderer import Renderer, renderer_for
+from rlt.run_directory import RunDirectory
+from rlt.types import PluginInfo, Row, Rows
+
+if TYPE_CHECKING:
+    import tinker
+
+    from rlt.service import Service
+
+
+class Run:
+    """One run: its configuration, its rows, its files, and the service it talks to."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        hooks: Hooks,
+        directory: RunDirectory,
+        *,
+        algorithm: PluginInfo,
+        name: str,
+    ) -> None:
+        self.config = config
+        """The frozen configuration; the plugins' options are in `options`."""
+        self.hooks = hooks
+        """Calls the hooks of this run's plugins."""
+        self.directory = directory
+        """The run's files. Observers may add their own there."""
+        self.algorithm = algorithm
+        """What the algorithm plugin declares."""
+        self.name = name
+        """The algorithm plugin's name."""
+        self.log = logs.get_logger()
+        """A structlog logger."""
+        self.train_rows: Rows = ()
+        self.eval_rows: Rows = ()
+        self.stop_reason: str | None = None
+        """Why the run will end after this step; None while it goes on."""
+        self.interrupted = False
+        """Whether it was a signal that asked."""
+        self._service: Service | None = None
+        self._training: tinker.TrainingClient | None = None
+        self._renderer: Renderer | None = None
+        self._samplers: dict[str, tinker.SamplingClient] = {}
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The plugins' options, every default filled in."""
+        return self.config.options
+
+    # ---- the service, open from `on_start` to `on_finish`
+
+    @property
+    def service(self) -> Service:
+        """The open service: its client, its model's name and its longest context."""
+        assert self._service, "the service opens after load_rows"
+        return self._service
+
+    @property
+    def training(self) -> tinker.TrainingClient:
+        """The SDK's training client. The engine itself calls forward_backward and optim_step."""
+        assert self._training, "the service opens after load_rows"
+        return self._training
+
+    @property
+    def renderer(self) -> Renderer:
+        """Turns messages into tokens; a plugin may set another one in `on_start`."""
+        if self._renderer is None:
+            self._renderer = renderer_for(self.tokenizer)
+        return self._renderer
+
+    @renderer.setter
+    def renderer(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's `transformers` tokenizer."""
+        return self.service.tokenizer
+
+    def attach(self, service: Service, training: tinker.TrainingClient) -> None:
+        """Take the open service; the engine calls this once."""
+        self._service, self._training = service, training
+
+    # ---- sampling
+
+    async def sampler(
+        self, weights: Literal["current", "base"] = "current"
+    ) -> tinker.SamplingClient:
+        """Return a sampling client, made at most once for each state of the weights."""
+        if weights not in self._samplers:
+            client = self.service.client
+            self._samplers[weights] = (
+                await self.training.save_weights_and_get_sampling_client()
+                if weights == "current"
+                else await client.create_sampling_client(base_model=self.service.model)
+            )
+        return self._samplers[weights]
+
+    def weights_changed(self) -> None:
+        """Forget the sampler of the weights before; the engine calls this after each step."""
+        self._samplers.pop("current", None)
+
+    async def sample(
+        self,
+        prompt: Sequence[int],
+        *,
+        seed: int,
+        samples: int = 1,
+        sampler: tinker.SamplingClient | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> Sequence[tinker.SampledSequence]:
+        """Sample completions of a prompt, by the run's settings where none are given.
+
+        :param prompt: token ids, shape (N,).
+        :param seed: from `sampling_seed`.
+        :param sampler: the current weights when None.
+        :return: `samples` sequences with `tokens`, `logprobs` and `stop_reason`. The stop token is
+            the last token of a sequence that ended by itself (`stop_reason == "stop"`).
+        """
+        from tinker import ModelInput, SamplingParams  # noqa: PLC0415 - loaded with the service
+
+        client = sampler or await self.sampler()
+        params = SamplingParams(
+            max_tokens=max_tokens or self.config.max_tokens,
+            temperature=self.config.temperature if temperature is None else temperature,
+            seed=seed,
+            stop=list(self.renderer.stop) or None,
+        )
+        answer = await client.sample(ModelInput.from_ints(list(prompt)), samples, params)
+        return answer.sequences
+
+    def sampling_seed(self, step: int, row: Row, index: int = 0) -> int:
+        """Return the seed for a row's samples: from (run seed, step, row id, index) and no more.
+
+        So a resumed run samples what an uninterrupted one would have.
+        """
+        key = f"{self.config.seed}/{step}/{row.id}/{index}".encode()
+        return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest(), "big") >> 1
+
+    def fits(self, prompt: Sequence[int]) -> bool:
+        """Say whether a sample of `--max-tokens` after this prompt is within the context."""
+        return len(prompt) + self.config.max_tokens <= self.service.max_context
+
+    # ---- control
+
+    def stop(self, reason: str) -> None:
+        """Ask the run to end after this step, with a checkpoint."""
+        self.stop_reason = self.stop_reason or reason

@@ -1,0 +1,187 @@
+"""A run on disk: what was asked for, what happened, and what can be resumed.
+
+`config.json`, `metrics.jsonl`, `rows.jsonl` (the row ledger), `samples.jsonl` and
+`checkpoints.jsonl` (the checkpoint ledger) are plain JSON lines, appended whole. The embedded
+engine keeps its weights beside them in `weights/`. One process at a time owns a directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rlt.errors import UsageError
+from rlt.types import JSON, Checkpoint
+
+RUNS = Path("runs")
+
+
+class JsonLines:
+    """A file of JSON objects, one a line. Appends are whole lines; a torn last line is ignored."""
+
+    def __init__(self, path: Path, *, durable: bool = False) -> None:
+        self.path = path
+        self._durable = durable
+
+    def append(self, line: JSON) -> None:
+        """Write one line in a single call; on disk when this returns, if the file is durable."""
+        data = (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            if self._torn():
+                data = b"\n" + data
+            os.write(descriptor, data)
+            if self._durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def __iter__(self) -> Iterator[JSON]:
+        if not self.path.exists():
+            return
+        with self.path.open(encoding="utf-8") as file:
+            for text in file:
+                line = _parsed(text)
+                if line is not None:
+                    yield line
+
+    def rewind(self, keep: Callable[[JSON], bool]) -> int:
+        """Move the lines that `keep` refuses to `….superseded.jsonl`; return how many.
+
+        A resumed run repeats steps that its last checkpoint had not seen. Their lines are set
+        aside, so that no step is in the file twice and nothing is destroyed.
+        """
+        lines = list(self)
+        superseded = [line for line in lines if not keep(line)]
+        if superseded:
+            aside = JsonLines(self.path.with_suffix(".superseded.jsonl"), durable=True)
+            for line in superseded:
+                aside.append(line)
+            _replace(self.path, "".join(json.dumps(x, ensure_ascii=False) + "\n" for x in lines
+                                        if keep(x)))  # fmt: skip
+        return len(superseded)
+
+    def _torn(self) -> bool:
+        with self.path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+
+
+class RunDirectory:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.json"
+        self.metrics = JsonLines(path / "metrics.jsonl")
+        self.checkpoints = JsonLines(path / "checkpoints.jsonl", durable=True)
+        self.rows = JsonLines(path / "rows.jsonl")
+        self.samples = JsonLines(path / "samples.jsonl")
+        self.weights = path / "weights"
+        self._lock: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The run's name: the last part of its path."""
+        return self.path.resolve().name
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a run has left anything here that would be lost by starting over."""
+        return any(file.path.exists() and file.path.stat().st_size
+                   for file in (self.metrics, self.checkpoints, self.rows))  # fmt: skip
+
+    def claim(self, *, resume: bool) -> None:
+        """Make the directory ours until the process ends.
+
+        :raises UsageError: when another process has it, when it holds a run and `resume` is false,
+            or when it cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UsageError(f"cannot write the run directory {self.path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.release()
+            raise UsageError(
+                f"the run directory {self.path} is in use by another process; "
+                "wait for it, or choose another --out"
+            ) from None
+        if self.has_run and not resume:
+            self.release()
+            raise UsageError(
+                f"{self.path} already holds a run; go on with --resume auto, or choose another --out"
+            )
+
+    def release(self) -> None:
+        """Give the directory up."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def write_config(self, config: JSON) -> None:
+        """Write `config.json` at once or not at all."""
+        _replace(self.config, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+
+    def read_config(self) -> JSON:
+        """Return what `config.json` holds.
+
+        :raises UsageError: when there is none, or it is not JSON.
+        """
+        try:
+            data: Any = json.loads(self.config.read_text("utf-8"))
+        except FileNotFoundError:
+            raise UsageError(f"{self.path} holds no run (there is no config.json)") from None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.config}: {error}") from None
+        return dict(data)
+
+    def ledger(self) -> list[Checkpoint]:
+        """Return the checkpoints that the service has confirmed, the oldest first."""
+        return [
+            Checkpoint(step=line["step"], state=line["state"], sampler=line["sampler"])
+            for line in self.checkpoints
+        ]
+
+    def rewind(self, step: int) -> int:
+        """Set aside all that a run resumed at `step` will do again; return how many steps."""
+        before = lambda line: line["step"] < step  # noqa: E731
+        self.rows.rewind(before)
+        self.samples.rewind(before)
+        return self.metrics.rewind(keep_metrics(step))
+
+
+def keep_metrics(step: int) -> Callable[[JSON], bool]:
+    """Return a test for the metrics lines that stay when a run resumes at `step`."""
+    return lambda line: line["step"] < step + (line.get("split") == "eval")
+
+
+def directory_for(out: str) -> RunDirectory:
+    """Return the directory of `--out`: `runs/NAME`, or the value itself when it has a slash."""
+    return RunDirectory(Path(out) if "/" in out else RUNS / out)
+
+
+def _parsed(text: str) -> JSON | None:
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) else None
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,172 @@
+"""The one place that opens a `tinker.ServiceClient`.
+
+Whichever engine answers, the SDK is the client: the hosted service, a self-hosted server at a URL,
+or the embedded engine, which this module starts on 127.0.0.1 first. What can be known to be wrong
+(no key, no model, nobody listening) is found by `plan`, before anything is created or paid for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rlt.config import RunConfig, suggestion, without_credentials
+from rlt.errors import UsageError
+from rlt.local import models
+
+if TYPE_CHECKING:
+    import tinker
+
+HOSTED_MODEL = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+_PLACEHOLDER_KEY = "tml-no-key-needed"  # the SDK insists on one of this form
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """Which engine a run talks to, and why."""
+
+    engine: Literal["tinker", "local"]
+    model: str
+    """What the service calls the base model."""
+    base_url: str | None
+    """None for the hosted service, and for the embedded engine, which has no address yet."""
+    reason: str
+    local_model: models.LocalModel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """An open service."""
+
+    client: tinker.ServiceClient
+    model: str
+    tokenizer: Any
+    max_context: int
+    """The longest sequence, in tokens, that the model takes."""
+
+
+def plan(config: RunConfig, environment: Mapping[str, str] = os.environ) -> EnginePlan:
+    """Decide on the engine and check what can be checked without creating anything.
+
+    :raises UsageError: no key for the hosted service, no such model, the extra not installed.
+    """
+    url = config.base_url or environment.get("TINKER_BASE_URL")
+    key = environment.get("TINKER_API_KEY") or environment.get("TINKER_CREDENTIAL_CMD")
+    if config.engine == "local" or (config.engine == "auto" and not (url or key)):
+        if config.base_url:
+            raise UsageError("--base-url names a server, --engine local needs none; give one of them")
+        models.require_local_extra()
+        model = models.resolve(config.model)
+        why = "asked for" if config.engine == "local" else "no TINKER_API_KEY and no --base-url"
+        return EnginePlan("local", model.name, None, why, model)
+    if url:
+        _require_answer(url)
+        return EnginePlan("tinker", config.model or _only_model(url), url, "a base URL is given")
+    if not key and not _stored_login():
+        raise UsageError(
+            "--engine tinker needs a key; set TINKER_API_KEY, log in with `tinker auth login`, "
+            "or use --engine local"
+        )
+    return EnginePlan("tinker", config.model or HOSTED_MODEL, None, "the hosted service")
+
+
+@contextmanager
+def connect(
+    plan: EnginePlan, *, store: Path, also_read: Sequence[Path], metadata: Mapping[str, str]
+) -> Iterator[Service]:
+    """Open the planned service, and close its session with the run's status.
+
+    :param store: where the embedded engine writes its checkpoints.
+    :param also_read: further such folders, of other runs, that it may load from.
+    :param metadata: goes with the session; `run` is also its display name.
+    :raises UsageError: when the service does not offer the model.
+    """
+    with ExitStack() as stack:
+        url, key = plan.base_url, _key(plan)
+        if plan.local_model:
+            from rlt.local import server  # noqa: PLC0415 - brings torch
+
+            os.environ.setdefault("TINKER_TELEMETRY", "0")
+            started = server.start(plan.local_model, store=store, also_read=also_read)
+            url = stack.enter_context(started).url
+        import tinker  # noqa: PLC0415 - takes a second
+
+        max_context = _max_context(tinker.RestClient(base_url=url, api_key=key), plan.model)
+        client = stack.enter_context(
+            tinker.ServiceClient(
+                user_metadata=dict(metadata), display_name=metadata["run"], base_url=url, api_key=key
+            )
+        )
+        yield Service(client, plan.model, _tokenizer(plan), max_context)
+
+
+def _key(plan: EnginePlan) -> str | None:
+    """Return the key to send: None lets the SDK find the user's own."""
+    if plan.engine == "tinker" and (plan.base_url is None or os.environ.get("TINKER_API_KEY")):
+        return None
+    return _PLACEHOLDER_KEY
+
+
+def _max_context(rest: tinker.RestClient, model: str) -> int:
+    offered = rest.get_server_capabilities().result().supported_models
+    by_name = {entry.model_name: entry for entry in offered if entry.model_name}
+    if model not in by_name:
+        raise UsageError(
+            f"the service does not offer {model!r}{suggestion(model, by_name)} "
+            f"(it offers: {', '.join(sorted(by_name)) or 'no model'})"
+        )
+    return by_name[model].max_context_length or 32768
+
+
+def _tokenizer(plan: EnginePlan) -> Any:
+    from rlt.local.tokenizer import load_tokenizer  # noqa: PLC0415 - brings transformers
+
+    if plan.local_model:
+        return load_tokenizer(plan.local_model.directory)
+    return load_tokenizer(_downloaded_tokenizer(plan.model))
+
+
+def _downloaded_tokenizer(model: str) -> Path:
+    """Return a folder with the model's tokenizer: a local folder, the cache, or the hub."""
+    import huggingface_hub  # noqa: PLC0415
+
+    if Path(model).is_dir():
+        return Path(model)
+    wanted = ["*.json", "*.jinja", "*.model", "*.txt"]
+    try:
+        return Path(huggingface_hub.snapshot_download(model, allow_patterns=wanted))
+    except Exception as error:  # the hub's many ways to be absent
+        raise UsageError(
+            f"cannot get the tokenizer of {model} ({type(error).__name__}); connect to the "
+            f"network once, or fetch it with: hf download {model} --include '*.json'"
+        ) from None
+
+
+def _require_answer(url: str) -> None:
+    import httpx  # noqa: PLC0415
+
+    try:
+        httpx.get(url.rstrip("/") + "/api/v1/healthz", timeout=10).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise UsageError(
+            f"no Tinker server answers at {without_credentials(url)} ({error}); "
+            "start one, or correct --base-url"
+        ) from None
+
+
+def _only_model(url: str) -> str:
+    """Return the one model that a self-hosted server serves, when it serves just one."""
+    import httpx  # noqa: PLC0415
+
+    answer = httpx.get(url.rstrip("/") + "/api/v1/get_server_capabilities", timeout=10).json()
+    names = [entry["model_name"] for entry in answer.get("supported_models", [])]
+    return names[0] if len(names) == 1 else HOSTED_MODEL
+
+
+def _stored_login() -> bool:
+    """Say whether `tinker auth login` has left a key."""
+    return Path("~/.tinker/credentials.json").expanduser().exists()
