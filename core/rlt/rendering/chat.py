@@ -49,6 +49,25 @@ class ChatRenderer:
         """Return the ids of the open conversation, up to where the assistant begins."""
         return self._encode(self._render(as_messages(prompt, "user"), tools, is_open=True))
 
+    def split(
+        self,
+        prompt: str | Sequence[JSON],
+        completion: str | Sequence[JSON],
+        tools: Sequence[JSON] | None = None,
+    ) -> tuple[Example, list[int]]:
+        """Return the conversation up to its last assistant turn, and that turn's ids."""
+        history = as_messages(prompt, "user")
+        done = self._render(history, tools, is_open=True)
+        context, last = Example.of(self._encode(done), []), list[int]()
+        for turn in as_messages(completion, "assistant"):
+            if turn["role"] == "assistant":
+                given, answer = self._turn(done, history, turn, tools)
+                context = context.then(last, 1.0).then(self._encode(given), 0.0)
+                last = self._encode(answer)
+                done += given + answer
+            history.append(turn)
+        return context, last
+
     def demonstration(
         self,
         prompt: str | Sequence[JSON],
@@ -56,20 +75,8 @@ class ChatRenderer:
         tools: Sequence[JSON] | None = None,
     ) -> Example:
         """Return the whole conversation; every assistant turn of the completion has weight 1."""
-        history = as_messages(prompt, "user")
-        done = self._render(history, tools, is_open=True)
-        tokens = self._encode(done)
-        weights = [0.0] * len(tokens)
-        for turn in as_messages(completion, "assistant"):
-            if turn["role"] == "assistant":
-                given, answer = self._turn(done, history, turn, tools)
-                for text, weight in ((given, 0.0), (answer, 1.0)):
-                    ids = self._encode(text)
-                    tokens += ids
-                    weights += [weight] * len(ids)
-                done += given + answer
-            history.append(turn)
-        return Example(tokens, weights)
+        context, last = self.split(prompt, completion, tools)
+        return context.then(last, 1.0)
 
     def completion_text(self, completion: str | Sequence[JSON]) -> str:
         """Return what the assistant wrote, tool calls as this model writes them."""

@@ -36,6 +36,14 @@ class Example:
         """Join a prompt (weight 0) and the completion to learn (weight 1)."""
         return cls([*prompt, *completion], [0.0] * len(prompt) + [1.0] * len(completion))
 
+    def then(self, tokens: Sequence[int], weight: float) -> Example:
+        """Return this sequence continued by tokens of one weight."""
+        return Example([*self.tokens, *tokens], [*self.weights, *[weight] * len(tokens)])
+
+    def scaled(self, factor: float) -> Example:
+        """Return this sequence with every weight times `factor`."""
+        return Example(self.tokens, [weight * factor for weight in self.weights])
+
     @property
     def total(self) -> float:
         """The sum of the weights that can be trained on: the first token is predicted by none."""
@@ -70,10 +78,7 @@ def datums(examples: Sequence[Example], reduction: Reduction = "token-mean") -> 
     - `sum`: weights as given; a long step takes a larger gradient.
     """
     scales = _scales([example.total for example in examples], reduction)
-    return [
-        datum(Example(example.tokens, [weight * scale for weight in example.weights]))
-        for example, scale in zip(examples, scales, strict=True)
-    ]
+    return [datum(example.scaled(scale)) for example, scale in zip(examples, scales, strict=True)]
 
 
 def mean_nll(outputs: Sequence[Any], batch: Sequence[Datum]) -> tuple[float, float]:

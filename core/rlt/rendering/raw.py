@@ -30,6 +30,15 @@ class RawRenderer:
             raise Unrenderable("raw text has no place for tools; use the chat template")
         return self._encode(prompt)
 
+    def split(
+        self,
+        prompt: str | Sequence[JSON],
+        completion: str | Sequence[JSON],
+        tools: Sequence[JSON] | None = None,
+    ) -> tuple[Example, list[int]]:
+        """Return the ids of the prompt's text and those of the completion's."""
+        return Example.of(self.prompt(prompt, tools), []), self._encode(completion)
+
     def demonstration(
         self,
         prompt: str | Sequence[JSON],
@@ -37,7 +46,8 @@ class RawRenderer:
         tools: Sequence[JSON] | None = None,
     ) -> Example:
         """Join the ids of the prompt's text and of the completion's."""
-        return Example.of(self.prompt(prompt, tools), self._encode(completion))
+        context, answer = self.split(prompt, completion, tools)
+        return context.then(answer, 1.0)
 
     def completion_text(self, completion: str | Sequence[JSON]) -> str:
         """Return the completion, which must be a string."""

@@ -32,6 +32,18 @@ class Renderer(Protocol):
         """
         ...
 
+    def split(
+        self,
+        prompt: str | Sequence[JSON],
+        completion: str | Sequence[JSON],
+        tools: Sequence[JSON] | None = None,
+    ) -> tuple[Example, list[int]]:
+        """Return (all that comes before the completion's last assistant turn, that turn's ids).
+
+        Earlier assistant turns of the completion have weight 1 in the first part.
+        """
+        ...
+
     def demonstration(
         self,
         prompt: str | Sequence[JSON],

@@ -1,0 +1,135 @@
+"""`rlt run`: train with a plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rlt import launch, logs
+from rlt.config import ENGINES, RunConfig
+from rlt.launch import Finished
+from rlt.run_directory import RunDirectory
+from rlt.types import JSON
+
+_D = RunConfig()
+
+
+@click.command(short_help="Train a model with a plugin.")
+@click.option(
+    "--plugin",
+    multiple=True,
+    metavar="NAME|FILE.py",
+    help="The algorithm; repeat it to add observers.",
+)
+@click.option("--data", metavar="FILE", help="Training rows; - reads standard input.")
+@click.option("--eval-data", metavar="FILE", help="Held-out rows.")
+@click.option(
+    "--eval-every", type=int, metavar="N", help=f"Steps between evaluations. [{_D.eval_every}]"
+)
+@click.option("--log", metavar="FILE", help="A second file for the metrics lines.")
+@click.option("--steps", type=int, metavar="N", help=f"Optimizer steps in all. [{_D.steps}]")
+@click.option("--rank", type=int, metavar="N", help=f"LoRA rank. [{_D.rank}]")
+@click.option("--lr", type=float, metavar="X", help=f"Learning rate. [{_D.lr}]")
+@click.option("--out", metavar="NAME", help="The run's name: its files go to runs/NAME/.")
+@click.option("--seed", type=int, metavar="N", help=f"Decides order and samples. [{_D.seed}]")
+@click.option("--resume", metavar="auto|PATH", help="Go on with a run, or from a tinker:// path.")
+@click.option("--group-size", type=int, metavar="N", help="Samples a prompt. [the plugin's, or 1]")
+@click.option(
+    "--prompts-per-step", type=int, metavar="N", help=f"Rows a step. [{_D.prompts_per_step}]"
+)
+@click.option("--max-tokens", type=int, metavar="N", help=f"Longest sample. [{_D.max_tokens}]")
+@click.option(
+    "--temperature", type=float, metavar="X", help=f"Sampling temperature. [{_D.temperature}]"
+)
+@click.option(
+    "--save-every", type=int, metavar="N", help=f"Steps between checkpoints. [{_D.save_every}]"
+)
+@click.option("--model", metavar="NAME|DIR", help="The base model. [the engine's default]")
+@click.option("--engine", type=click.Choice(ENGINES), help=f"Who trains. [{_D.engine}]")
+@click.option("--base-url", metavar="URL", help="A Tinker-compatible server.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A TOML file with these settings; the command line wins.",
+)
+@click.option(
+    "-o",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the plugin; `rlt plugins show NAME` lists them.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How to write the log. [text]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(logs.LEVELS),
+    default="info",
+    help="How much to log; debug adds tracebacks. [info]",
+)
+def command(file: Path | None, log_format: logs.Format, log_level: str, **settings: Any) -> None:
+    """Train a model with a plugin, and save checkpoints that can be resumed exactly.
+
+    \b
+    rlt run --plugin sdft --data traces.jsonl
+    rlt run --plugin sdft --data traces.jsonl --out demo --steps 20
+    rlt run --out demo --resume auto --steps 40
+    """
+    logs.configure(log_format, log_level)
+    given = {k: v for k, v in settings.items() if v is not None and v != ()}
+    finished = launch.launch(given, file=file)
+    for name, text in _results(finished):
+        click.echo(f"{name:<11} {text}")
+
+
+def _results(finished: Finished) -> list[tuple[str, str]]:
+    run, outcome = finished.run, finished.outcome
+    lines = [("directory", str(run.directory.path)), ("rows", _row_account(run.directory, run))]
+    if outcome.reason:
+        lines.append(("stopped", outcome.reason))
+    if outcome.checkpoint:
+        lines += [
+            ("checkpoint", outcome.checkpoint.state),
+            ("sampler", outcome.checkpoint.sampler),
+            ("resume", launch.resume_command(run, outcome)),
+        ]
+    if finished.sample:
+        prompt, answer = finished.sample
+        lines += [("prompt", _shortened(prompt)), ("sample", _indented(answer))]
+    return lines
+
+
+def _row_account(directory: RunDirectory, run: Any) -> str:
+    """Say what became of every row that was read."""
+    best: dict[tuple[str, int], JSON] = {}
+    for line in directory.rows:
+        key = (line["file"], line["line"])
+        if key not in best or line["datums"]:
+            best[key] = line
+    dropped: dict[str, int] = {}
+    for line in best.values():
+        if not line["datums"]:
+            dropped[line["dropped"]] = dropped.get(line["dropped"], 0) + 1
+    read, reached, lost = len(run.train_rows), len(best), sum(dropped.values())
+    reasons = f" ({', '.join(f'{n} {why}' for why, n in sorted(dropped.items()))})" if lost else ""
+    return (
+        f"{read} read = {reached - lost} trained + {lost} dropped{reasons} "
+        f"+ {read - reached} never reached"
+    )
+
+
+def _shortened(text: str, width: int = 76) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _indented(text: str) -> str:
+    return text.strip().replace("\n", "\n" + " " * 12)
