@@ -7,53 +7,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlt.errors import Interrupted, PluginError, RltError, RunError, UsageError
-from rlt.hookspecs import hookimpl
-from rlt.types import (
-    JSON,
-    Batch,
-    Checkpoint,
-    Loss,
-    Outcome,
-    PluginInfo,
-    Row,
-    RowOutcome,
-    Rows,
-    Split,
-    StepRecord,
-)
-
 if TYPE_CHECKING:
-    from rlt.run import Run
+    from rlt.errors import Interrupted as Interrupted
+    from rlt.errors import PluginError as PluginError
+    from rlt.errors import RltError as RltError
+    from rlt.errors import RunError as RunError
+    from rlt.errors import UsageError as UsageError
+    from rlt.hookspecs import hookimpl as hookimpl
+    from rlt.run import Run as Run
+    from rlt.types import JSON as JSON
+    from rlt.types import Batch as Batch
+    from rlt.types import Checkpoint as Checkpoint
+    from rlt.types import Loss as Loss
+    from rlt.types import Outcome as Outcome
+    from rlt.types import PluginInfo as PluginInfo
+    from rlt.types import Row as Row
+    from rlt.types import RowOutcome as RowOutcome
+    from rlt.types import Rows as Rows
+    from rlt.types import Split as Split
+    from rlt.types import StepRecord as StepRecord
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "JSON",
-    "Batch",
-    "Checkpoint",
-    "Interrupted",
-    "Loss",
-    "Outcome",
-    "PluginError",
-    "PluginInfo",
-    "RltError",
-    "Row",
-    "RowOutcome",
-    "Rows",
-    "Run",
-    "RunError",
-    "Split",
-    "StepRecord",
-    "UsageError",
-    "__version__",
-    "hookimpl",
-]
+_HOMES = {
+    "rlt.errors": ("Interrupted", "PluginError", "RltError", "RunError", "UsageError"),
+    "rlt.hookspecs": ("hookimpl",),
+    "rlt.run": ("Run",),
+    "rlt.types": (
+        "JSON",
+        "Batch",
+        "Checkpoint",
+        "Loss",
+        "Outcome",
+        "PluginInfo",
+        "Row",
+        "RowOutcome",
+        "Rows",
+        "Split",
+        "StepRecord",
+    ),
+}
+"""Where each public name lives; it is imported when it is first asked for."""
+
+__all__ = sorted([*(name for names in _HOMES.values() for name in names), "__version__"])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
-    if name == "Run":  # brings structlog, which `rlt --help` does without
-        from rlt.run import Run  # noqa: PLC0415
+    import importlib  # noqa: PLC0415
 
-        return Run
+    for home, names in _HOMES.items():
+        if name in names:
+            value: object = getattr(importlib.import_module(home), name)
+            globals()[name] = value
+            return value
     raise AttributeError(f"module 'rlt' has no attribute {name!r}")

@@ -101,9 +101,7 @@ def on_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
 
 
 @hookspec(firstresult=True)
-def evaluate(
-    run: Run, rows: Rows
-) -> Mapping[str, float] | Awaitable[Mapping[str, float]] | None:
+def evaluate(run: Run, rows: Rows) -> Mapping[str, float] | Awaitable[Mapping[str, float]] | None:
     """Measure the current weights on the held-out rows. First result; may be async.
 
     Called before step 0, every `--eval-every` completed steps and at the end. The default is the
@@ -145,4 +143,3 @@ HOOKS: tuple[str, ...] = tuple(
     name for name, value in list(globals().items()) if hasattr(value, "rlt_spec")
 )
 """The hooks' names, in the order of this file."""
-

@@ -64,6 +64,8 @@ def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished
     sha256 = getattr(run.train_rows, "sha256", None)
     if saved:
         resume.require_same(saved, config, sha256)
+    else:
+        _require_new_log(run)
     run.directory.claim(resume=beginning.resumes)
     try:
         if not beginning.resumes:
@@ -215,6 +217,13 @@ def _load_rows(run: Run) -> None:
     if run.config.data and run.config.steps * wanted > count:
         epochs = run.config.steps * wanted / count
         run.log.warning("rows will be used more than once", rows=count, epochs=round(epochs, 2))
+
+
+def _require_new_log(run: Run) -> None:
+    """Refuse to mix the lines of two runs in one `--log` file."""
+    log = run.config.log
+    if log and Path(log).exists() and Path(log).stat().st_size:
+        raise UsageError(f"--log {log} already holds lines; choose another file, or resume its run")
 
 
 def _announce(run: Run, plan: service.EnginePlan, saved: JSON | None) -> None:

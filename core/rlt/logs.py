@@ -63,7 +63,10 @@ def get_logger(name: str = "rlt") -> Any:
 
 def _renderer(fmt: Format) -> list[structlog.typing.Processor]:
     if fmt == "json":
-        return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+        return [
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(default=str),
+        ]
     colors = sys.stderr.isatty()
     return [structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0, sort_keys=False)]
 

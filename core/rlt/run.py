@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -52,7 +53,7 @@ class Run:
         self._service: Service | None = None
         self._training: tinker.TrainingClient | None = None
         self._renderer: Renderer | None = None
-        self._samplers: dict[str, tinker.SamplingClient] = {}
+        self._samplers: dict[str, asyncio.Future[tinker.SamplingClient]] = {}
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -100,19 +101,19 @@ class Run:
     ) -> tinker.SamplingClient:
         """Return a sampling client, made at most once for each state of the weights."""
         if weights not in self._samplers:
-            client = self.service.client
-            self._samplers[weights] = (
-                await self.training.save_weights_and_get_sampling_client()
-                if weights == "current"
-                else await client.create_sampling_client(base_model=self.service.model)
-            )
-        return self._samplers[weights]
+            self._samplers[weights] = asyncio.ensure_future(self._new_sampler(weights))
+        return await self._samplers[weights]
+
+    async def _new_sampler(self, weights: Literal["current", "base"]) -> tinker.SamplingClient:
+        if weights == "current":
+            return await self.training.save_weights_and_get_sampling_client()
+        return await self.service.client.create_sampling_client(base_model=self.service.model)
 
     def weights_changed(self) -> None:
         """Forget the sampler of the weights before; the engine calls this after each step."""
         self._samplers.pop("current", None)
 
-    async def sample(
+    async def sample(  # noqa: PLR0913 - what a caller may want other than the run has it
         self,
         prompt: Sequence[int],
         *,

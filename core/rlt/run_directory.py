@@ -107,7 +107,9 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise UsageError(f"cannot write the run directory {self.path}: {error.strerror}") from None
+            raise UsageError(
+                f"cannot write the run directory {self.path}: {error.strerror}"
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -119,7 +121,8 @@ class RunDirectory:
         if self.has_run and not resume:
             self.release()
             raise UsageError(
-                f"{self.path} already holds a run; go on with --resume auto, or choose another --out"
+                f"{self.path} already holds a run; go on with --resume auto, "
+                "or choose another --out"
             )
 
     def release(self) -> None:

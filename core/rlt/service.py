@@ -58,7 +58,9 @@ def plan(config: RunConfig, environment: Mapping[str, str] = os.environ) -> Engi
     key = environment.get("TINKER_API_KEY") or environment.get("TINKER_CREDENTIAL_CMD")
     if config.engine == "local" or (config.engine == "auto" and not (url or key)):
         if config.base_url:
-            raise UsageError("--base-url names a server, --engine local needs none; give one of them")
+            raise UsageError(
+                "--base-url names a server, --engine local needs none; give one of them"
+            )
         models.require_local_extra()
         model = models.resolve(config.model)
         why = "asked for" if config.engine == "local" else "no TINKER_API_KEY and no --base-url"
@@ -98,7 +100,10 @@ def connect(
         max_context = _max_context(tinker.RestClient(base_url=url, api_key=key), plan.model)
         client = stack.enter_context(
             tinker.ServiceClient(
-                user_metadata=dict(metadata), display_name=metadata["run"], base_url=url, api_key=key
+                user_metadata=dict(metadata),
+                display_name=metadata["run"],
+                base_url=url,
+                api_key=key,
             )
         )
         yield Service(client, plan.model, _tokenizer(plan), max_context)

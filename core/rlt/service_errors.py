@@ -31,7 +31,11 @@ def explain(error: BaseException) -> RltError | None:
     if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
         return RunError(f"the service refused the API key ({message}); check TINKER_API_KEY")
     if isinstance(error, tinker.APIConnectionError):
-        return RunError(f"the service does not answer ({message}); check the network and --base-url")
+        return RunError(
+            f"the service does not answer ({message}); check the network and --base-url"
+        )
     if isinstance(error, tinker.RequestFailedError):
-        return RunError(f"the service could not do a request: {message.removeprefix('Request failed: ')}")
+        return RunError(
+            f"the service could not do a request: {message.removeprefix('Request failed: ')}"
+        )
     return RunError(f"the service refused a request: {message}")

@@ -29,7 +29,7 @@ PLUGIN = rlt.PluginInfo(
         "fallback": {
             "enum": ["demo", "drop"],
             "default": "demo",
-            "description": "what takes the place of a rejected rewrite: the demonstration, or nothing",
+            "description": "what replaces a rejected rewrite: the demonstration, or nothing",
         },
         "teacher": {
             "enum": ["current", "base"],

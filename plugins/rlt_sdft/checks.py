@@ -1,7 +1,7 @@
 """What makes a rewrite unfit to learn from.
 
-A check is a function of (demonstration, rewrite) texts that returns whether the rewrite passes. They
-are asked in order and the first that fails names the reason.
+A check is a function of (demonstration, rewrite) texts that returns whether the rewrite passes.
+They are asked in order and the first that fails names the reason.
 """
 
 from __future__ import annotations

@@ -62,7 +62,6 @@ class Rewrites:
 
 async def batch(run: rlt.Run, step: int, rows: Sequence[rlt.Row]) -> rlt.Batch:
     """Return the step's training data."""
-    await run.sampler(run.options["teacher"])  # once, before the rows ask for it together
     done = await asyncio.gather(*(_rewrite(run, step, row) for row in rows))
     return rlt.Batch(
         datums=datums([x for each in done for x in each.examples], run.options["reduction"]),

@@ -7,7 +7,6 @@ also the only place that prints an error: one line, and the exit code of its kin
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -92,6 +91,8 @@ def _report(message: str, code: int, arguments: list[str], error: Any = None) ->
 
         traceback.print_exception(error)
     if "json" in arguments and "--log-format" in arguments:
+        import json  # noqa: PLC0415
+
         click.echo(json.dumps({"level": "error", "event": line, "exit_code": code}), err=True)
     else:
         click.echo(f"rlt: {line}", err=True)
