@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import rlt_schemas
-
 import rlt
+import rlt_schemas
 
 
 @rlt.hookimpl

@@ -15,7 +15,9 @@ async def evaluate(run: rlt.Run, rows: rlt.Rows) -> dict[str, float]:
     """
     examples = [example for row in _all(rows) if (example := _example(run, row))]
     if not examples:
-        raise rlt.RunError("none of the --eval-data rows can be rendered within the model's context")
+        raise rlt.RunError(
+            "none of the --eval-data rows can be rendered within the model's context"
+        )
     batch = [datum(example) for example in examples]
     result = await run.training.forward(batch, "cross_entropy")
     loss, tokens = mean_nll(result.loss_fn_outputs, batch)
