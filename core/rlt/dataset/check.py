@@ -1,0 +1,157 @@
+"""The checker of one file, fed with batches of lines.
+
+`rlt check` prints what it finds, `rlt run` refuses the file for it, `rlt convert` sends the row to
+the rejects: one checker behind all of them, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlt.dataset import content, tools
+from rlt.dataset.duplicates import Duplicates, LineNumbers
+from rlt.dataset.findings import Finding, Problem
+from rlt.dataset.gate import Gate, keys_differ, parse_all
+from rlt.dataset.leak import Held
+from rlt.dataset.lines import Batch
+from rlt.dataset.locate import at_fault, locate
+from rlt.dataset.mixed import ArgumentEncoding
+from rlt.dataset.rules import RULES
+from rlt.dataset.schema_check import problems, validator
+from rlt.dataset.syntax import Fault, parse
+from rlt.dataset.types import DatasetType
+from rlt.types import JSON
+
+RowRule = Callable[[JSON, DatasetType], Iterable[Problem]]
+_ROW_RULES: Sequence[RowRule] = (*content.RULES, *tools.RULES)
+
+
+@dataclass
+class Checker:
+    """Reads the rows of one file and says what is wrong with them."""
+
+    path: str
+    """The name of the file in findings."""
+
+    kind: DatasetType
+    wanted: frozenset[str] = frozenset(RULES)
+    """The rules to apply."""
+
+    against: Held | None = None
+    """The prompts of the training file, for the rule `leak`."""
+
+    more_rules: Sequence[RowRule] = ()
+    """Rules beyond those of the file itself, such as those that need a model."""
+
+    compare_rows: bool = True
+    """Whether to look for equal rows."""
+
+    rows: int = field(default=0, init=False)
+    invalid: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Compile the schema once."""
+        self._schema = validator(self.kind.schema, self.kind.name)
+        self._gate = Gate(self.kind, self._schema)
+        self._seen = Duplicates()
+        self.lines = LineNumbers()
+        self._rules: Sequence[RowRule] = (*_ROW_RULES, ArgumentEncoding(), *self.more_rules)
+
+    @property
+    def valid(self) -> int:
+        """How many rows have no error."""
+        return self.rows - self.invalid
+
+    def feed(self, batch: Batch) -> list[Finding]:
+        """Check further rows."""
+        self.rows += len(batch.lines)
+        self.lines.extend(batch.numbers)
+        rows = parse_all(batch.lines)
+        if rows is not None and not self.more_rules and self._spotless(batch.lines, rows):
+            if self.compare_rows:
+                self._seen.extend(batch.lines)
+            return []
+        found: list[Finding] = []
+        for i, line in enumerate(batch.lines):
+            found += self._one(line, batch.numbers[i], batch.offsets[i])
+        return found
+
+    def finish(self) -> list[Finding]:
+        """Say what only the whole file shows."""
+        if not self.rows:
+            return self._keep([_no_rows(self.path)])
+        if not self.compare_rows or "duplicate-row" not in self.wanted:
+            return []
+        found = [
+            Finding(
+                self.path,
+                self.lines[row],
+                1,
+                "duplicate-row",
+                "",
+                f"the same as line {self.lines[first]}",
+                "keep one of them",
+            )
+            for row, first in self._seen.pairs()
+        ]
+        self.invalid += len(found)
+        return found
+
+    def _spotless(self, lines: Sequence[bytes], rows: Sequence[Any]) -> bool:
+        if not self._gate.spotless(lines, rows):
+            return False
+        return self.against is None or not self.against.any(self.kind, rows)
+
+    def _one(self, line: bytes, number: int, offset: int) -> list[Finding]:
+        found = self._keep(self._look(line, number, offset))
+        bad = any(finding.severity == "error" for finding in found)
+        self.invalid += bad
+        if self.compare_rows:
+            self._seen.skip() if bad else self._seen.extend((line,))
+        return found
+
+    def _look(self, line: bytes, number: int, offset: int) -> list[Finding]:
+        parsed = parse_all((line,))
+        if parsed and self._is_sound(line, parsed[0]):
+            found = self._problems(parsed[0])
+            return locate(self.path, number, line.decode(), found) if found else []
+        read = parse(line, offset)
+        if isinstance(read, Fault):
+            return [at_fault(self.path, number, read)]
+        text, row = read
+        return locate(self.path, number, text, [*problems(row, self._schema), *self._problems(row)])
+
+    def _is_sound(self, line: bytes, row: Any) -> bool:
+        return type(row) is dict and self._gate.valid(row) and keys_differ((line,), (row,))
+
+    def _problems(self, row: JSON) -> list[Problem]:
+        found = [problem for rule in self._rules for problem in rule(row, self.kind)]
+        if self.against is not None:
+            found += self.against.problems(self.kind, row)
+        return found
+
+    def _keep(self, found: Iterable[Finding]) -> list[Finding]:
+        return [finding for finding in found if finding.rule in self.wanted]
+
+
+def _no_rows(path: str) -> Finding:
+    return Finding(
+        path, 1, 1, "no-rows", "", "the file holds no rows", "write one JSON object a line"
+    )
+
+
+def counts(found: Iterable[Finding]) -> Mapping[str, int]:
+    """Count findings by rule."""
+    result: dict[str, int] = {}
+    for finding in found:
+        result[finding.rule] = result.get(finding.rule, 0) + 1
+    return result
+
+
+def check_batches(checker: Checker, batches: Iterable[Batch]) -> Iterator[Finding]:
+    """Feed a checker to the end."""
+    for batch in batches:
+        yield from checker.feed(batch)
+    yield from checker.finish()
