@@ -87,14 +87,14 @@ class _Loop:
             "lr": run.config.lr,
             "seconds": round(time.monotonic() - began, 3),
         }
-        run.hooks.call("on_step", step, run=run, record=StepRecord(step, record, batch))
+        run.hooks.call("on_step", run=run, record=StepRecord(step, record, batch))
 
     async def _make_datums(self, step: int) -> Batch:
         count = self.run.config.prompts_per_step
         positions = range(step * count, (step + 1) * count)
         rows = [self.run.train_rows[self._order.index(position)] for position in positions]
         arguments = {"run": self.run, "step": step, "rows": rows}
-        batch = await self.run.hooks.call_async("make_datums", step, **arguments)
+        batch = await self.run.hooks.call_async("make_datums", **arguments)
         if batch is None:
             raise PluginError(
                 f"no selected plugin made datums at step {step}; --plugin must name an algorithm"
@@ -107,7 +107,7 @@ class _Loop:
         import tinker  # noqa: PLC0415 - loaded with the service
 
         run, data = self.run, list(batch.datums)
-        loss: Loss = run.hooks.call("compute_loss", step, run=run, step=step, batch=batch)
+        loss: Loss = run.hooks.call("compute_loss", run=run, step=step, batch=batch)
         passes = _forward_backward(run.training, data, loss)
         adam = run.training.optim_step(tinker.AdamParams(learning_rate=run.config.lr))
         result, optimizer = await passes, await adam

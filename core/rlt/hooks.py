@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 import pluggy
@@ -22,7 +23,7 @@ class Hooks:
     def __init__(self, manager: pluggy.PluginManager) -> None:
         self._manager = manager
 
-    def call(self, hook: str, step: int | None = None, **arguments: Any) -> Any:
+    def call(self, hook: str, /, **arguments: Any) -> Any:
         """Call a hook; the result is the first one, or a list, as its specification says.
 
         :raises PluginError: when a plugin raises.
@@ -30,22 +31,23 @@ class Hooks:
         try:
             return getattr(self._manager.hook, hook)(**arguments)
         except Exception as error:
-            raise self._typed(error, hook, step) from error
+            raise self._typed(error, hook, arguments) from error
 
-    async def call_async(self, hook: str, step: int | None = None, **arguments: Any) -> Any:
+    async def call_async(self, hook: str, /, **arguments: Any) -> Any:
         """Call a first-result hook that may be async, and await what it returns."""
-        result = self.call(hook, step, **arguments)
+        result = self.call(hook, **arguments)
         if not inspect.isawaitable(result):
             return result
         try:
             return await result
         except Exception as error:
-            raise self._typed(error, hook, step) from error
+            raise self._typed(error, hook, arguments) from error
 
-    def _typed(self, error: Exception, hook: str, step: int | None) -> Exception:
+    def _typed(self, error: Exception, hook: str, arguments: Mapping[str, Any]) -> Exception:
         if isinstance(error, RltError) or is_service_error(error):
             return error
         name, line = self._culprit(error, hook)
+        step = arguments.get("step", getattr(arguments.get("record"), "step", None))
         at = "" if step is None else f" at step {step}"
         message = " ".join(str(error).split())
         return PluginError(
