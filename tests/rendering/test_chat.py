@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from rlt.rendering import ChatRenderer, Example, Unrenderable, renderer_for
 
 TOOL = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rlt.rendering import Example, datum, datums, mean_nll
 from tinker import TensorData
+
+from rlt.rendering import Example, datum, datums, mean_nll
 
 
 def weights(item: object) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from rlt_sdft.checks import rejection
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'

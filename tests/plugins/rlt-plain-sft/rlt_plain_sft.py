@@ -17,7 +17,9 @@ PLUGIN = rlt.PluginInfo(
 def make_datums(run: rlt.Run, rows: Sequence[rlt.Row]) -> rlt.Batch:
     """Render each row's prompt and completion; the loss is on what the assistant wrote."""
     examples = [
-        run.renderer.demonstration(row.data["prompt"], row.data["completion"], row.data.get("tools"))
+        run.renderer.demonstration(
+            row.data["prompt"], row.data["completion"], row.data.get("tools")
+        )
         for row in rows
     ]
     return rlt.Batch(
