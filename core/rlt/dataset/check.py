@@ -6,13 +6,14 @@ the rejects: one checker behind all of them, so they cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rlt.dataset import content, tools
 from rlt.dataset.duplicates import Duplicates, LineNumbers
 from rlt.dataset.findings import Finding, Problem
+from rlt.dataset.foreign import whole_file_fault
 from rlt.dataset.gate import Gate, keys_differ, parse_all
 from rlt.dataset.leak import Held
 from rlt.dataset.lines import Batch
@@ -50,6 +51,8 @@ class Checker:
 
     rows: int = field(default=0, init=False)
     invalid: int = field(default=0, init=False)
+    _hopeless: bool = field(default=False, init=False)
+    """Whether the whole file is something else, so that single rows are not worth a word."""
 
     def __post_init__(self) -> None:
         """Compile the schema once."""
@@ -66,7 +69,11 @@ class Checker:
 
     def feed(self, batch: Batch) -> list[Finding]:
         """Check further rows."""
+        whole = whole_file_fault(batch.lines[0]) if not self.rows and batch.lines else None
         self.rows += len(batch.lines)
+        if whole or self._hopeless:
+            self._hopeless, self.invalid = True, self.rows
+            return self._keep([at_fault(self.path, batch.numbers[0], whole)] if whole else [])
         self.lines.extend(batch.numbers)
         rows = parse_all(batch.lines)
         if rows is not None and not self.more_rules and self._spotless(batch.lines, rows):
@@ -82,7 +89,7 @@ class Checker:
         """Say what only the whole file shows."""
         if not self.rows:
             return self._keep([_no_rows(self.path)])
-        if not self.compare_rows or "duplicate-row" not in self.wanted:
+        if self._hopeless or not self.compare_rows or "duplicate-row" not in self.wanted:
             return []
         found = [
             Finding(
@@ -140,14 +147,6 @@ def _no_rows(path: str) -> Finding:
     return Finding(
         path, 1, 1, "no-rows", "", "the file holds no rows", "write one JSON object a line"
     )
-
-
-def counts(found: Iterable[Finding]) -> Mapping[str, int]:
-    """Count findings by rule."""
-    result: dict[str, int] = {}
-    for finding in found:
-        result[finding.rule] = result.get(finding.rule, 0) + 1
-    return result
 
 
 def check_batches(checker: Checker, batches: Iterable[Batch]) -> Iterator[Finding]:

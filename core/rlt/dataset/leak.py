@@ -11,10 +11,16 @@ import json
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
+from rlt.dataset.detect import guess
 from rlt.dataset.findings import Problem
+from rlt.dataset.lines import batches
+from rlt.dataset.source import Source
+from rlt.dataset.syntax import Fault, parse
 from rlt.dataset.types import DatasetType
+from rlt.errors import UsageError
 from rlt.types import JSON
 
 _PIECES = 256
@@ -53,6 +59,8 @@ class Held:
 
     def line(self, prompt: Any) -> int | None:
         """Return the first line of the training file that has this prompt."""
+        if prompt is None:
+            return None
         key = prompt_key(prompt)
         keys = self._keys[key % _PIECES]
         at = bisect_left(keys, key)
@@ -68,8 +76,25 @@ class Held:
 
     def problems(self, kind: DatasetType, row: JSON) -> Iterator[Problem]:
         """Report a row whose prompt was trained on."""
-        if kind.prompt and row.get(kind.prompt) is not None:
-            line = self.line(row[kind.prompt])
-            if line is not None:
-                message = f"this prompt is also at line {line} of {self.name}"
-                yield Problem("leak", (kind.prompt,), message, "take it out of one of the files")
+        line = self.line(row.get(kind.prompt)) if kind.prompt else None
+        if kind.prompt and line is not None:
+            message = f"this prompt is also at line {line} of {self.name}"
+            yield Problem("leak", (kind.prompt,), message, "take it out of one of the files")
+
+
+def prompts(source: Source, types: Iterable[DatasetType]) -> Iterator[tuple[int, Any]]:
+    """Read the prompts of a training file, each with its line.
+
+    Rows that cannot be read have none; `rlt check` on that file says so.
+    :raises UsageError: when no row has a prompt.
+    """
+    stream = batches(source.chunks())
+    first = next(stream, None)
+    told = guess(first.lines if first else (), types)
+    if told.kind is None or told.kind.prompt is None or first is None:
+        raise UsageError(f"{source.label}: no prompts to compare with ({told.why})")
+    for batch in chain([first], stream):
+        for number, line in zip(batch.numbers, batch.lines, strict=True):
+            read = parse(line)
+            if not isinstance(read, Fault) and told.kind.prompt in read[1]:
+                yield number, read[1][told.kind.prompt]

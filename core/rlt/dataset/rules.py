@@ -64,15 +64,19 @@ def severity(rule: str) -> Severity:
     return RULES[rule].severity
 
 
-def rule_ids(text: str) -> frozenset[str]:
-    """Read a comma-separated list of rule ids, as the command line takes it.
+def chosen(select: str | None, ignore: str | None) -> frozenset[str]:
+    """Return the rules to apply, from two comma-separated lists as the command line takes them.
 
     :raises UsageError: when one is unknown.
     """
+    return frozenset(_ids(select) if select else RULES) - frozenset(_ids(ignore or ""))
+
+
+def _ids(text: str) -> list[str]:
     ids = [part.strip() for part in text.split(",") if part.strip()]
     for rule in ids:
         if rule not in RULES:
             close = closest(rule, RULES)
             hint = f"; did you mean {close!r}?" if close else f" (known: {', '.join(RULES)})"
             raise UsageError(f"no rule is called {rule!r}{hint}")
-    return frozenset(ids)
+    return ids
