@@ -94,7 +94,7 @@ class _Loop:
         positions = range(step * count, (step + 1) * count)
         rows = [self.run.train_rows[self._order.index(position)] for position in positions]
         arguments = {"run": self.run, "step": step, "rows": rows}
-        batch = await self.run.hooks.call_async("make_datums", **arguments)
+        batch: Batch | None = await self.run.hooks.call_async("make_datums", **arguments)
         if batch is None:
             raise PluginError(
                 f"no selected plugin made datums at step {step}; --plugin must name an algorithm"

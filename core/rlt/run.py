@@ -105,9 +105,12 @@ class Run:
         return await self._samplers[weights]
 
     async def _new_sampler(self, weights: Literal["current", "base"]) -> tinker.SamplingClient:
+        client: tinker.SamplingClient
         if weights == "current":
-            return await self.training.save_weights_and_get_sampling_client()
-        return await self.service.client.create_sampling_client(base_model=self.service.model)
+            client = await self.training.save_weights_and_get_sampling_client()
+        else:
+            client = await self.service.client.create_sampling_client(base_model=self.service.model)
+        return client
 
     def weights_changed(self) -> None:
         """Forget the sampler of the weights before; the engine calls this after each step."""
@@ -140,7 +143,8 @@ class Run:
             seed=seed,
             stop=list(self.renderer.stop) or None,
         )
-        answer = await client.sample(ModelInput.from_ints(list(prompt)), samples, params)
+        model_input = ModelInput.from_ints(list(prompt))
+        answer: tinker.SampleResponse = await client.sample(model_input, samples, params)
         return answer.sequences
 
     def sampling_seed(self, step: int, row: Row, index: int = 0) -> int:

@@ -94,7 +94,7 @@ def _task(run: rlt.Run, row: rlt.Row) -> Task:
 
     :raises Unrenderable: when the model's template cannot.
     """
-    prompt, completion, tools = (row.data.get(key) for key in ("prompt", "completion", "tools"))
+    prompt, completion, tools = row.data["prompt"], row.data["completion"], row.data.get("tools")
     context, answer = run.renderer.split(prompt, completion, tools)
     if not answer:
         raise Unrenderable("the completion has no assistant turn")

@@ -57,15 +57,15 @@ def datum(example: Example) -> Datum:
     :raises ValueError: when fewer than two tokens leave nothing to predict.
     """
     import numpy as np  # noqa: PLC0415
-    from tinker import Datum, ModelInput  # noqa: PLC0415
+    from tinker import Datum, ModelInput, TensorData  # noqa: PLC0415
 
     if len(example.tokens) < 2:
         raise ValueError(f"{len(example.tokens)} tokens leave nothing to predict")
     return Datum(
         model_input=ModelInput.from_ints(list(example.tokens[:-1])),
         loss_fn_inputs={
-            "target_tokens": np.asarray(example.tokens[1:], np.int64),
-            "weights": np.asarray(example.weights[1:], np.float32),
+            "target_tokens": TensorData.from_numpy(np.asarray(example.tokens[1:], np.int64)),
+            "weights": TensorData.from_numpy(np.asarray(example.weights[1:], np.float32)),
         },
     )
 
