@@ -7,34 +7,21 @@ directory. Only then is anything written, started or paid for.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import rlt
 from rlt import config as configuration
-from rlt import engine, options, plugins, resume, service
+from rlt import options, plugins, resume, service
 from rlt.config import RunConfig
-from rlt.errors import RltError, RunError, UsageError
+from rlt.errors import RltError, UsageError
 from rlt.hooks import Hooks
 from rlt.run import Run
-from rlt.run_directory import JsonLines, keep_metrics
 from rlt.service_errors import explain
-from rlt.types import JSON, Checkpoint, Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A run that has ended, and what is worth showing of it."""
-
-    run: Run
-    outcome: Outcome
-    sample: tuple[str, str] | None
-    """(the first row's prompt, what the trained model answers)."""
+from rlt.session import Finished, resume_command, session
+from rlt.types import JSON, Outcome
 
 
 def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished:
@@ -76,14 +63,6 @@ def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished
         run.directory.release()
 
 
-def resume_command(run: Run, outcome: Outcome) -> str:
-    """Return the command that goes on with a run."""
-    path = run.directory.path
-    out = path.name if path.parent == Path("runs") else f"{path}/" if "/" not in str(path) else path
-    more = f" --steps {2 * outcome.steps}" if outcome.status == "completed" else ""
-    return f"rlt run --out {out} --resume auto{more}"
-
-
 def _train(run: Run, plan: service.EnginePlan, beginning: resume.Beginning) -> Finished:
     directory = run.directory
     siblings = [path for path in sorted(directory.path.parent.glob("*/weights"))
@@ -99,7 +78,7 @@ def _train(run: Run, plan: service.EnginePlan, beginning: resume.Beginning) -> F
         with service.connect(
             plan, store=directory.weights, also_read=siblings, metadata=metadata
         ) as opened:
-            return asyncio.run(_session(run, opened, beginning, metadata))
+            return asyncio.run(session(run, opened, beginning, metadata))
     except RltError as error:
         raise _with_way_on(error, run) from error
     except Exception as error:
@@ -107,102 +86,6 @@ def _train(run: Run, plan: service.EnginePlan, beginning: resume.Beginning) -> F
         if told is None:
             raise
         raise _with_way_on(told, run) from error
-
-
-async def _session(
-    run: Run, opened: service.Service, beginning: resume.Beginning, metadata: dict[str, str]
-) -> Finished:
-    training, start = await _training_client(run, opened, beginning, metadata)
-    if beginning.resumes:
-        _rewind(run, start.step if start else 0)
-    run.attach(opened, training)
-    with _signals(run):
-        outcome = await engine.train(run, start)
-    if outcome.status == "interrupted":
-        raise rlt.Interrupted(
-            f"interrupted after step {outcome.steps - 1}, which is saved; "
-            f"go on with: {resume_command(run, outcome)}"
-        )
-    return Finished(run, outcome, await _final_sample(run))
-
-
-async def _training_client(
-    run: Run, opened: service.Service, beginning: resume.Beginning, metadata: dict[str, str]
-) -> tuple[Any, Checkpoint | None]:
-    """Return the SDK's training client and the checkpoint that it starts from."""
-    client, config = opened.client, run.config
-    if beginning.weights:
-        run.log.warning(
-            "no ledger knows these weights: a new run starts from them at step 0",
-            weights=beginning.weights,
-        )
-        return await client.create_training_client_from_state(
-            beginning.weights, user_metadata=metadata
-        ), None
-    for checkpoint in beginning.candidates:
-        try:
-            training = await client.create_training_client_from_state_with_optimizer(
-                checkpoint.state, user_metadata=metadata
-            )
-        except Exception as error:
-            if explain(error) is None:
-                raise
-            run.log.warning(
-                "a checkpoint cannot be loaded; trying the one before",
-                step=checkpoint.step, reason=str(explain(error)),
-            )  # fmt: skip
-            continue
-        run.log.info("resuming", step=checkpoint.step, state=checkpoint.state)
-        return training, checkpoint
-    if beginning.candidates:
-        raise RunError("none of the run's checkpoints can be loaded; start a new run")
-    return await client.create_lora_training_client(
-        opened.model, rank=config.rank, seed=config.seed, user_metadata=metadata
-    ), None
-
-
-def _rewind(run: Run, step: int) -> None:
-    """Set aside what the run will do again."""
-    superseded = run.directory.rewind(step)
-    run.directory.checkpoints.rewind(lambda line: line["step"] <= step)
-    if run.config.log:
-        JsonLines(Path(run.config.log)).rewind(keep_metrics(step))
-    if superseded:
-        run.log.info("metrics after the checkpoint are set aside", lines=superseded)
-
-
-@contextlib.contextmanager
-def _signals(run: Run) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM finish the step and save; a second one stops at once."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-
-    def stop(number: signal.Signals) -> None:
-        run.interrupted = True
-        run.stop(f"{number.name} received")
-        run.log.warning("stopping after this step; once more to stop now", signal=number.name)
-        for each in numbers:
-            loop.remove_signal_handler(each)
-
-    for number in numbers:
-        loop.add_signal_handler(number, stop, number)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-
-async def _final_sample(run: Run) -> tuple[str, str] | None:
-    row = run.train_rows[0]
-    if "prompt" not in row.data:
-        return None
-    prompt = run.renderer.prompt(row.data["prompt"], row.data.get("tools"))
-    seed = run.sampling_seed(run.config.steps, row)
-    (sequence,) = await run.sample(prompt, seed=seed)
-    asked = row.data["prompt"]
-    shown = asked if isinstance(asked, str) else asked[-1].get("content")
-    return str(shown), run.renderer.text(sequence.tokens)
 
 
 def _load_rows(run: Run) -> None:

@@ -9,8 +9,8 @@ import click
 
 from rlt import launch, logs
 from rlt.config import ENGINES, RunConfig
-from rlt.launch import Finished
 from rlt.run_directory import RunDirectory
+from rlt.session import Finished, resume_command
 from rlt.types import JSON
 
 _D = RunConfig()
@@ -99,7 +99,7 @@ def _results(finished: Finished) -> list[tuple[str, str]]:
         lines += [
             ("checkpoint", outcome.checkpoint.state),
             ("sampler", outcome.checkpoint.sampler),
-            ("resume", launch.resume_command(run, outcome)),
+            ("resume", resume_command(run, outcome)),
         ]
     if finished.sample:
         prompt, answer = finished.sample
