@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import rlt
 from rlt import engine
 from rlt.errors import RunError
+from rlt.rendering import Unrenderable
 from rlt.resume import Beginning
 from rlt.run import Run
 from rlt.run_directory import JsonLines, keep_metrics
