@@ -14,7 +14,8 @@ from rlt.dataset import content, tools
 from rlt.dataset.duplicates import Duplicates, LineNumbers
 from rlt.dataset.findings import Finding, Problem
 from rlt.dataset.foreign import whole_file_fault
-from rlt.dataset.gate import Gate, keys_differ, parse_all
+from rlt.dataset.gate import Gate, parse_all
+from rlt.dataset.keys import keys_differ
 from rlt.dataset.leak import Held
 from rlt.dataset.lines import Batch
 from rlt.dataset.locate import at_fault, locate
@@ -81,8 +82,8 @@ class Checker:
                 self._seen.extend(batch.lines)
             return []
         found: list[Finding] = []
-        for i, line in enumerate(batch.lines):
-            found += self._one(line, batch.numbers[i], batch.offsets[i])
+        for row in zip(batch.lines, batch.numbers, batch.offsets, strict=True):
+            found += self._one(*row)
         return found
 
     def finish(self) -> list[Finding]:

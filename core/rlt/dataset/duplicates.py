@@ -1,7 +1,7 @@
 """Equal rows of one file, found with eight bytes a row.
 
 While the file is read each row leaves a 64-bit hash. At the end the hashes are sorted piece by
-piece (by their last bits), and equal neighbours are the repeated rows.
+piece (by one of their bytes), and equal neighbours are the repeated rows.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Duplicates:
 
         found: set[int] = set()
         hashes = np.frombuffer(self._hashes, dtype=np.int64)
+        pieces = hashes.view(np.uint8)[::8] % _PIECES  # one byte of each hash; any will do
         for piece in range(_PIECES):
-            part = np.sort(hashes[(hashes & (_PIECES - 1)) == piece])
+            part = np.sort(hashes[pieces == piece])
             found.update(part[1:][part[1:] == part[:-1]].tolist())
         return found

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from operator import eq
+from operator import eq, itemgetter
 from typing import Any
 
 import orjson
 
+from rlt.dataset.keys import keys_differ
 from rlt.dataset.spelling import misspelt
-from rlt.dataset.syntax import DEEPEST
 from rlt.dataset.types import DatasetType
 from rlt.types import JSON
 
@@ -67,9 +67,7 @@ class Gate:
         return known
 
     def _plain_texts(self, rows: Sequence[JSON]) -> bool:
-        columns: dict[str, list[Any]] = {
-            key: [row.get(key) for row in rows] for key in self._kind.texts
-        }
+        columns = {key: _column(rows, key) for key in self._kind.texts}
         for values in columns.values():
             if set(map(type, values)) != {str} or any(map(str.isspace, values)):
                 return False
@@ -89,30 +87,11 @@ def parse_all(lines: Sequence[bytes]) -> list[Any] | None:
         return None
 
 
-def keys_differ(lines: Sequence[bytes], rows: Sequence[Any]) -> bool:
-    """Say whether it is certain that no object in `lines` has the same key twice.
-
-    Each key in JSON is followed by a colon, so there are at most as many keys as places that look
-    like the end of one. When the parsed rows have just as many, none was lost.
-    """
-    text = b"\n".join(lines)
-    ends = text.count(b'":') - text.count(b'\\":') + text.count(b'\\\\":')
-    ends += text.count(b" :") + text.count(b"\t:") + text.count(b"\r:")
-    return ends == _count_keys(rows)
-
-
-def _count_keys(rows: Sequence[Any]) -> int:
-    """Count the keys of all objects in `rows`; -1 when they nest too deeply to be read."""
-    keys, level = 0, list(rows)
-    for _ in range(DEEPEST + 2):
-        dicts = [item for item in level if type(item) is dict]
-        children: list[Any] = [value for item in dicts for value in item.values()]
-        keys += sum(map(len, dicts))
-        children += [value for item in level if type(item) is list for value in item]
-        level = [child for child in children if type(child) is dict or type(child) is list]
-        if not level:
-            return keys
-    return -1
+def _column(rows: Sequence[JSON], key: str) -> list[Any]:
+    try:
+        return list(map(itemgetter(key), rows))
+    except KeyError:
+        return [None]  # a text that is not required, and not everywhere
 
 
 def _fast_validator(schema: JSON, *, listed: bool = False) -> Any:

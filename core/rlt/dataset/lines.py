@@ -26,29 +26,41 @@ class Batch:
     numbers: Sequence[int]
     """Their line numbers, counted from 1."""
 
-    offsets: list[int]
-    """Where each begins, in (decompressed) bytes from the start."""
+    offset: int
+    """Where the first line of all began, in (decompressed) bytes from the start."""
+
+    lengths: Sequence[int] | None = None
+    """How long the lines were, blank ones included; None when all of them are in `lines`."""
+
+    kept: Sequence[int] | None = None
+    """Which lines these are, among those of `lengths`."""
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each row begins; worked out when asked for, because a check seldom asks."""
+        lengths = self.lengths or list(map(len, self.lines))
+        starts = list(accumulate(map((1).__add__, lengths), initial=self.offset))
+        return starts[:-1] if self.kept is None else [starts[i] for i in self.kept]
 
 
 def batches(chunks: Iterable[bytes]) -> Iterator[Batch]:
     """Cut `chunks` into lines; blank ones and a byte order mark are passed over."""
     number, offset = 1, 0
     for lines in _whole_lines(chunks):
-        skip = len(BOM) if offset == 0 and lines[0].startswith(BOM) else 0
-        starts = list(accumulate((len(line) + 1 for line in lines), initial=offset))
-        number, offset, first = number + len(lines), starts.pop(), number
-        if skip:
-            lines[0] = lines[0][skip:]
-            starts[0] = skip
-        yield _without_blanks(lines, first, starts)
+        size, first, start = sum(map(len, lines)) + len(lines), number, offset
+        number, offset = number + len(lines), offset + size
+        if start == 0 and lines[0].startswith(BOM):
+            lines[0], start = lines[0].removeprefix(BOM), len(BOM)
+        yield _without_blanks(lines, first, start)
 
 
-def _without_blanks(lines: list[bytes], first: int, starts: list[int]) -> Batch:
+def _without_blanks(lines: list[bytes], first: int, start: int) -> Batch:
     numbers = range(first, first + len(lines))
     if all(lines) and not any(map(bytes.isspace, lines)):
-        return Batch(lines, numbers, starts)
+        return Batch(lines, numbers, start)
     kept = [i for i, line in enumerate(lines) if line and not line.isspace()]
-    return Batch([lines[i] for i in kept], [numbers[i] for i in kept], [starts[i] for i in kept])
+    rows = [lines[i] for i in kept]
+    return Batch(rows, [numbers[i] for i in kept], start, list(map(len, lines)), kept)
 
 
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
