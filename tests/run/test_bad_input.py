@@ -94,8 +94,8 @@ def test_a_model_that_is_not_here_is_said_without_the_network(cli: Cli, rows: Pa
 def test_a_missing_extra_is_named_with_its_cure(
     cli: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find = util.find_spec
-    monkeypatch.setattr(util, "find_spec", lambda n, *a: None if n == "peft" else find(n, *a))
+    present = lambda name: None if name == "peft" else util.find_spec(name)  # noqa: E731
+    monkeypatch.setattr("rlt.local.models.find_spec", present)
     result = cli("run", *SDFT, "--data", rows, "--engine", "local")
     assert result.code == 2
     assert "peft" in result.err
