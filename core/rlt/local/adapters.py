@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from peft import LoraConfig, TaskType, inject_adapter_in_model
-from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.tuners.lora import LoraLayer
 
 from rlt.local.refusal import Refusal
 
@@ -65,7 +65,7 @@ class _Slot:
     """The layers of one shape: where weights are hung."""
 
     config: LoraConfig
-    places: dict[str, torch.nn.Module] = field(default_factory=dict)
+    places: dict[str, torch.nn.Linear] = field(default_factory=dict)
 
 
 class AdapterBank:
@@ -119,7 +119,8 @@ class AdapterBank:
         slot = self._slot(adapter.shape)
         self._show(adapter.shape)
         for name, place in slot.places.items():
-            place._parameters["weight"] = adapter.weights[name]  # type: ignore[assignment]
+            # Not setattr: a snapshot's tensor is no Parameter, and need not be one.
+            place._parameters["weight"] = cast("torch.nn.Parameter", adapter.weights[name])
 
     def peft_config(self, shape: Shape) -> LoraConfig:
         """The peft configuration that describes adapters of this shape."""
@@ -162,9 +163,9 @@ class AdapterBank:
         self._shown = None
         slot = _Slot(config)
         for path, layer in self._network.module.named_modules():
-            if isinstance(layer, BaseTunerLayer) and name in layer.lora_A:
-                slot.places[f"{path}.lora_A.weight"] = layer.lora_A[name]
-                slot.places[f"{path}.lora_B.weight"] = layer.lora_B[name]
+            if isinstance(layer, LoraLayer) and name in layer.lora_A:
+                slot.places[f"{path}.lora_A.weight"] = cast("torch.nn.Linear", layer.lora_A[name])
+                slot.places[f"{path}.lora_B.weight"] = cast("torch.nn.Linear", layer.lora_B[name])
         self._slots[shape] = slot
         self._select(None)
         return slot
@@ -177,7 +178,7 @@ class AdapterBank:
     def _select(self, shape: Shape | None) -> None:
         names = list(self._slots)
         for layer in self._network.module.modules():
-            if isinstance(layer, BaseTunerLayer):
+            if isinstance(layer, LoraLayer):
                 layer.enable_adapters(shape is not None)
                 if shape is not None:
                     layer.set_adapter(f"shape{names.index(shape)}")

@@ -1,9 +1,9 @@
 """Attention that does not care who else is in the batch.
 
 While decoding, many samples go through the model together, one new token each. The linear layers
-treat the rows of a batch alike; attention would not, if rows of different lengths were padded to one
-length: a softmax over more (masked) positions adds up in another order and rounds differently. So
-each row keeps its own keys and values and attends to exactly those.
+treat the rows of a batch alike; attention would not, if rows of different lengths were padded to
+one length: a softmax over more (masked) positions adds up in another order and rounds differently.
+So each row keeps its own keys and values and attends to exactly those.
 
 The mode travels in a context variable, because the models' own code lies between the caller and the
 attention function. Everything outside `decoding` is plain scaled dot-product attention.
@@ -53,7 +53,7 @@ class RowCache:
         return copy
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Put `keys` and `values` (kv heads, new, head size) behind the `length` known positions."""
+        """Put `keys` and `values` (kv heads, new, head size) behind the known positions."""
         end = self.length + keys.shape[1]
         self._keys[layer] = _room(self._keys.get(layer), keys, end)
         self._values[layer] = _room(self._values.get(layer), values, end)
@@ -89,12 +89,17 @@ class RowsCache(Cache):
         self._rows = rows
 
     def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: Any,
+        **__: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write `keys` and `values` (batch, kv heads, new, head size) of one layer."""
+        """Write the keys and values (batch, kv heads, new, head size) of one layer."""
         for index, row in enumerate(self._rows):
-            row.write(layer_idx, keys[index], values[index])
-        return keys, values
+            row.write(layer_idx, key_states[index], value_states[index])
+        return key_states, value_states
 
 
 @contextmanager
@@ -107,7 +112,7 @@ def decoding(rows: Sequence[RowCache]) -> Iterator[None]:
         _rows.reset(token)
 
 
-def _attend(  # noqa: PLR0913 - the signature is transformers'
+def _attend(  # noqa: PLR0913, PLR0917 - the signature is transformers'
     module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -126,7 +131,8 @@ def _attend(  # noqa: PLR0913 - the signature is transformers'
     output = query.new_zeros(query.shape[0], 1, query.shape[1], value.shape[3])
     for index, row in enumerate(rows):
         keys, values = row.read(layer, sliding_window)
-        grouped = query[index].reshape(keys.shape[0], -1, query.shape[3])
+        # A copy, so that the row's place in the batch does not decide its alignment in memory.
+        grouped = query[index].reshape(keys.shape[0], -1, query.shape[3]).clone()
         attended = F.scaled_dot_product_attention(
             grouped[None], keys[None], values[None], scale=scaling
         )

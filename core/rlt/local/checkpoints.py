@@ -3,8 +3,8 @@
     <store>/<model id>/weights/<name>/            from save_state
     <store>/<model id>/sampler_weights/<name>/    from save_weights_for_sampler
 
-A checkpoint is written beside its place, flushed, and moved there in one step, so that a name either
-means a whole checkpoint or nothing. All tensors are safetensors; nothing is ever unpickled.
+A checkpoint is written beside its place, flushed, and moved there in one step, so that a name
+either means a whole checkpoint or nothing. All tensors are safetensors; nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class CheckpointStore:
         final = self._place(self._store, info.model_id, info.kind, info.name)
         if final.exists() and not overwrite:
             raise Refusal(
-                f"checkpoint {info.name!r} exists already: choose another name or pass overwrite=True"
+                f"checkpoint {info.name!r} exists already: choose another name, or overwrite=True"
             )
         final.parent.mkdir(parents=True, exist_ok=True)
         partial = final.parent / f".{info.name}-{uuid.uuid4().hex}"
@@ -121,7 +121,7 @@ class CheckpointStore:
         return info, Adapter(info.shape, weights)
 
     def load_optimizer(self, tinker_path: str) -> dict[str, torch.Tensor]:
-        """The optimizer's state, empty before its first step. Raises NotFound when none was saved."""
+        """The optimizer's state, empty before its first step. Raises NotFound if none was saved."""
         folder, _ = self.find(tinker_path)
         file = folder / _OPTIMIZER
         if not file.is_file():

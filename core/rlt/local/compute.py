@@ -20,14 +20,14 @@ def choose_device() -> torch.device:
 
 
 def choose_dtype(device: torch.device) -> torch.dtype:
-    """Half precision only where the hardware has it: on a plain CPU, float32 is several times faster."""
+    """Half precision where the hardware has it; on a plain CPU, float32 is several times faster."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 def fix_threads() -> None:
     """Use the cores this process may run on; `OMP_NUM_THREADS` overrides.
 
-    The split of a sum over threads decides its rounding, so the number stays what it is from here on.
+    The split of a sum over threads decides its rounding, so the number never changes after this.
     """
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(_free_cores())

@@ -20,7 +20,7 @@ _HEIGHTS = (16, 24, 40, MOST_ROWS)
 
 
 def most_rows(shapes: frozenset[tuple[int, int]], device: torch.device, dtype: torch.dtype) -> int:
-    """The largest batch for weights of `shapes` (out, in) in which rows do not affect each other."""
+    """The largest batch for weights of `shapes` (out, in) in which rows come out as if alone."""
     invariant = all(_invariant(out, inner, device, dtype) for out, inner in sorted(shapes))
     return MOST_ROWS if invariant else STEP
 
@@ -31,5 +31,5 @@ def _invariant(out: int, inner: int, device: torch.device, dtype: torch.dtype) -
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randn(MOST_ROWS + out, inner, generator=generator).to(device, dtype)
     rows, weight = numbers[:MOST_ROWS], numbers[MOST_ROWS:]
-    alone = torch.cat([F.linear(part, weight) for part in rows.split(STEP)])
+    alone = torch.cat([F.linear(part, weight) for part in torch.split(rows, STEP)])
     return all(torch.equal(F.linear(rows[:h], weight), alone[:h]) for h in _HEIGHTS)

@@ -22,7 +22,7 @@ CHUNK = 128
 @torch.no_grad()
 def logprobs_of(network: Network, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Log-probabilities (T, K) of the tokens `targets` (T, K) after hidden states (T, width)."""
-    pairs = zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True)
+    pairs = zip(torch.split(hidden, CHUNK), torch.split(targets, CHUNK), strict=True)
     return torch.cat([_logprobs(network, states, tokens) for states, tokens in pairs])
 
 
@@ -34,9 +34,11 @@ def backward_through_logits(
     Returns the gradient (T, width); gradients of an adapter on the output layer accumulate in it.
     """
     result = torch.zeros_like(hidden)
-    for chosen in gradient.ne(0).any(dim=1).nonzero()[:, 0].split(CHUNK):
+    wanted = gradient.ne(0).any(dim=1).nonzero()[:, 0]
+    for chosen in torch.split(wanted, CHUNK):
         states = hidden[chosen].requires_grad_()
-        _logprobs(network, states, targets[chosen]).backward(gradient[chosen])
+        logprobs = _logprobs(network, states, targets[chosen])
+        torch.autograd.backward([logprobs], [gradient[chosen]])
         if states.grad is not None:
             result[chosen] = states.grad
     return result
@@ -47,7 +49,7 @@ def log_distributions(
     network: Network, hidden: torch.Tensor, use: Callable[[int, torch.Tensor], None]
 ) -> None:
     """Call `use(start, logprobs)` with the whole distributions (chunk, vocabulary), in order."""
-    for index, states in enumerate(hidden.split(CHUNK)):
+    for index, states in enumerate(torch.split(hidden, CHUNK)):
         use(index * CHUNK, torch.log_softmax(network.logits(states), dim=-1))
 
 

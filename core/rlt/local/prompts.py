@@ -1,4 +1,4 @@
-"""What can be asked about a prompt besides continuing it: how likely it, or other tokens, are there.
+"""What can be asked about a prompt besides continuing it: how likely it is, or other tokens are.
 
 Position i is predicted by the hidden state before it, so the first token never has a value.
 """
@@ -42,7 +42,10 @@ class PromptQuestions:
     top_k: int = 0
     targets: Cells | None = None
     alternatives: int = 0
-    """Independent draws at every position."""
+    """Independent draws at every position, at this temperature."""
+
+    temperature: float = 1.0
+    seed: int = 0
 
     def any(self) -> bool:
         """Whether there is anything to compute."""
@@ -74,8 +77,6 @@ def answer(
     prompt: Sequence[int],
     hidden: torch.Tensor,
     asked: PromptQuestions,
-    settings: DrawSettings,
-    seed: int,
 ) -> PromptAnswers:
     """Answer `asked` from the hidden states (n, width) of a prompt of n tokens."""
     count = len(prompt)
@@ -83,13 +84,13 @@ def answer(
     first = max(1, count - asked.last_n) if asked.last_n else 1
     begin = 1 if asked.targets is not None or asked.alternatives else first
     tokens = torch.tensor(list(prompt))
-    generator = generator_for(seed, "alternatives")
+    generator = generator_for(asked.seed, "alternatives")
 
     def use(offset: int, logprobs: torch.Tensor) -> None:
         logprobs = logprobs.cpu()
         start = begin + offset  # the position that the first row predicts
         _fill_targets(answers, asked, start, logprobs)
-        _fill_alternatives(answers, asked, start, logprobs, settings, generator)
+        _fill_alternatives(answers, asked, start, logprobs, generator)
         skip = max(0, first - start)
         _fill_positions(answers, asked, start + skip, logprobs[skip:], tokens)
 
@@ -142,17 +143,16 @@ def _fill_targets(
     answers.targets[here] = logprobs.numpy()[rows[here] - (start - 1), tokens[here]]
 
 
-def _fill_alternatives(  # noqa: PLR0913
+def _fill_alternatives(
     answers: PromptAnswers,
     asked: PromptQuestions,
     start: int,
     logprobs: torch.Tensor,
-    settings: DrawSettings,
     generator: torch.Generator,
 ) -> None:
     if answers.alternatives is None or answers.alternative_logprobs is None:
         return
-    at_temperature = DrawSettings(temperature=settings.temperature)
+    at_temperature = DrawSettings(temperature=asked.temperature)
     for row, distribution in enumerate(logprobs, start - 1):
         for column in range(asked.alternatives):
             token = draw(distribution, at_temperature, generator)

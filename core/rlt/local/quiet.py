@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
     """No progress bars and no advice from transformers inside the block; errors still show."""
-    from transformers.utils import logging
+    from transformers.utils import logging as library  # noqa: PLC0415 - brings much of transformers
 
+    logging: Any = library  # without types
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -1,8 +1,8 @@
 """How the engine says no.
 
-A request that cannot be right is *refused*: the message is for the person who wrote it, and the SDK
-raises it as `RequestFailedError` with category "user". Everything else that goes wrong is a fault of
-the engine and has category "server".
+A request that cannot be right is *refused*: the message is for the person who wrote it, and the
+SDK raises it as `RequestFailedError` with category "user". Everything else that goes wrong is a
+fault of the engine and has category "server".
 """
 
 from __future__ import annotations

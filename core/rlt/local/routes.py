@@ -1,8 +1,8 @@
 """The endpoints of the Tinker protocol, each a few lines: read the message, ask the engine.
 
-What cannot be accepted at all (an unknown client, a message that does not parse) is an HTTP error at
-once. What was accepted and then refused or failed is the answer of its promise, with status 200 and
-a category; the SDK would repeat a 5xx for ever.
+What cannot be accepted at all (an unknown client, a message that does not parse) is an HTTP error
+at once. What was accepted and then refused or failed is the answer of its promise, with status 200
+and a category; the SDK would repeat a 5xx for ever.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -127,19 +127,20 @@ async def _capabilities(engine: Engine, _: Request) -> Any:
 
 @_on("POST", "create_session")
 async def _create_session(engine: Engine, request: Request) -> Any:
-    session = engine.create_session(await _read(request, types.CreateSessionRequest))
+    wanted = await _read(request, types.CreateSessionRequest)
+    session = engine.registry.new_session(wanted.user_metadata, wanted.display_name)
     return {"type": "create_session", "session_id": session.session_id}
 
 
 @_on("POST", "session_heartbeat")
 async def _heartbeat(engine: Engine, request: Request) -> Any:
-    engine.session((await _read(request, types.SessionHeartbeatRequest)).session_id)
+    engine.registry.session((await _read(request, types.SessionHeartbeatRequest)).session_id)
     return {"type": "session_heartbeat"}
 
 
 @_on("GET", "sessions/{session_id}")
 async def _get_session(engine: Engine, request: Request) -> Any:
-    session = engine.session(request.path_params["session_id"])
+    session = engine.registry.session(request.path_params["session_id"])
     return {
         "training_run_ids": session.models,
         "sampler_ids": session.samplers,
@@ -156,12 +157,12 @@ async def _finish_session(engine: Engine, request: Request) -> Any:
 
 @_on("POST", "create_model")
 async def _create_model(engine: Engine, request: Request) -> Any:
-    return engine.create_model(await _read(request, types.CreateModelRequest))
+    return engine.training.create_model(await _read(request, types.CreateModelRequest))
 
 
 @_on("POST", "get_info")
 async def _get_info(engine: Engine, request: Request) -> Any:
-    model = engine.model((await _read(request, types.GetInfoRequest)).model_id)
+    model = engine.registry.model((await _read(request, types.GetInfoRequest)).model_id)
     name = engine.network.name
     return {
         "type": "get_info",
@@ -181,27 +182,29 @@ async def _get_info(engine: Engine, request: Request) -> Any:
 @_on("POST", "forward_backward")
 async def _forward_backward(engine: Engine, request: Request) -> Any:
     message = pb.ForwardBackwardRequest.FromString(await request.body())
-    return engine.forward_backward(message)
+    return engine.training.forward_backward(message)
 
 
 @_on("POST", "optim_step")
 async def _optim_step(engine: Engine, request: Request) -> Any:
-    return engine.optim_step(await _read(request, types.OptimStepRequest))
+    return engine.training.optim_step(await _read(request, types.OptimStepRequest))
 
 
 @_on("POST", "save_weights")
 async def _save_weights(engine: Engine, request: Request) -> Any:
-    return engine.save_weights(await _read(request, types.SaveWeightsRequest))
+    return engine.training.save_weights(await _read(request, types.SaveWeightsRequest))
 
 
 @_on("POST", "save_weights_for_sampler")
 async def _save_for_sampler(engine: Engine, request: Request) -> Any:
-    return engine.save_weights_for_sampler(await _read(request, types.SaveWeightsForSamplerRequest))
+    return engine.training.save_weights_for_sampler(
+        await _read(request, types.SaveWeightsForSamplerRequest)
+    )
 
 
 @_on("POST", "load_weights")
 async def _load_weights(engine: Engine, request: Request) -> Any:
-    return engine.load_weights(await _read(request, types.LoadWeightsRequest))
+    return engine.training.load_weights(await _read(request, types.LoadWeightsRequest))
 
 
 @_on("POST", "weights_info")
@@ -221,13 +224,13 @@ async def _weights_info(engine: Engine, request: Request) -> Any:
 @_on("POST", "create_sampling_session")
 async def _create_sampling_session(engine: Engine, request: Request) -> Any:
     wanted = await _read(request, types.CreateSamplingSessionRequest)
-    sampler = engine.create_sampling_session(wanted)
+    sampler = engine.sampling.create_sampling_session(wanted)
     return {"type": "create_sampling_session", "sampling_session_id": sampler.sampler_id}
 
 
 @_on("GET", "samplers/{sampler_id}")
 async def _get_sampler(engine: Engine, request: Request) -> Any:
-    sampler = engine.sampler(request.path_params["sampler_id"])
+    sampler = engine.registry.sampler(request.path_params["sampler_id"])
     return {
         "sampler_id": sampler.sampler_id,
         "base_model": engine.network.name,
@@ -237,7 +240,7 @@ async def _get_sampler(engine: Engine, request: Request) -> Any:
 
 @_on("POST", "asample")
 async def _sample(engine: Engine, request: Request) -> Any:
-    return engine.sample(await _read(request, types.SampleRequest))
+    return engine.sampling.sample(await _read(request, types.SampleRequest))
 
 
 @_on("POST", "cancel_future")

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rlt.local.checkpoints import Info
-    from rlt.local.engine import Engine, Model
+    from rlt.local.engine import Engine
+    from rlt.local.registry import Model
 
 Json = dict[str, Any]
 _OWNER = "local"
@@ -53,9 +54,12 @@ def training_run(engine: Engine, model_id: str) -> Json:
 def list_training_runs(engine: Engine, limit: int, offset: int) -> Json:
     """One page of all runs, latest first."""
     saved = engine.store.list()
-    known = {*engine.models, *(info.model_id for info, _ in saved)}
+    known = {*engine.registry.models, *(info.model_id for info, _ in saved)}
     runs = sorted(
-        (_run_json(engine.models.get(model_id), model_id, engine, saved) for model_id in known),
+        (
+            _run_json(engine.registry.models.get(model_id), model_id, engine, saved)
+            for model_id in known
+        ),
         key=lambda run: str(run["last_request_time"]),
         reverse=True,
     )
@@ -65,7 +69,7 @@ def list_training_runs(engine: Engine, limit: int, offset: int) -> Json:
 
 def _run(engine: Engine, model_id: str) -> Json:
     saved = [(info, size) for info, size in engine.store.list() if info.model_id == model_id]
-    model = engine.models.get(model_id)
+    model = engine.registry.models.get(model_id)
     if model is None and not saved:
         raise NotFound(f"training run {model_id!r} is not known")
     return _run_json(model, model_id, engine, saved)

@@ -27,7 +27,6 @@ class Sampler:
     """A sampling session."""
 
     sampler_id: str
-    session_id: str
     tinker_path: str | None = None
     version: str | None = None
     """When the checkpoint of that path was created: an overwritten one is another."""

@@ -1,7 +1,7 @@
 """Sampling: many requests share each pass through the model, and none can tell.
 
-A `Lane` serves one set of weights. Requests join and leave between tokens, so a long answer does not
-hold up a short one. What a request gets depends on its prompt, settings and seed alone:
+A `Lane` serves one set of weights. Requests join and leave between tokens, so a long answer does
+not hold up a short one. What a request gets depends on its prompt, settings and seed alone:
 
 - a prompt is computed alone, at its own length;
 - rows are decoded together at heights for which a matrix product rounds every row alike
@@ -154,15 +154,10 @@ class Lane:
             hidden, cache = self._prefilled(request.prompt)
             if request.questions.any():
                 job.answers = prompts.answer(
-                    self._network,
-                    request.prompt,
-                    hidden,
-                    request.questions,
-                    request.draw,
-                    request.seed,
+                    self._network, request.prompt, hidden, request.questions
                 )
             logits = self._network.logits(hidden[-1:])[0].cpu()
-        except Exception as error:  # noqa: BLE001 - belongs to this request, not to its neighbours
+        except Exception as error:  # belongs to this request, not to its neighbours
             job.fail(error)
             return
         job.samples = [Sample() for _ in range(request.samples)]
@@ -193,7 +188,9 @@ class Lane:
         last = [row.sample.tokens[-1] for row in self._rows]
         logits = self._network.logits(self._network.advance(caches, last, width)).cpu()
         self._rows = [
-            row for row, own in zip(self._rows, logits, strict=False) if not self._extend(row, own)
+            row
+            for row, own in zip(self._rows, logits, strict=False)
+            if not self._extend(row, own.clone())  # aligned alike, wherever the row was
         ]
 
     def _extend(self, row: _Row, logits: torch.Tensor) -> bool:

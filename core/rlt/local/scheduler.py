@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
+from rlt.local.compute import fix_threads
 from rlt.local.order import Turnstile
 from rlt.local.refusal import Refusal
 
@@ -99,6 +100,7 @@ class Scheduler:
             self._wake.notify()
 
     def _loop(self) -> None:
+        fix_threads()  # a setting of each thread
         while (run := self._next()) is not None:
             began = time.monotonic()
             run()
@@ -138,7 +140,7 @@ class Scheduler:
             while lane.busy() and time.monotonic() < end and not self._stopping:
                 lane.work()
                 self._admit()
-        except Exception as error:  # noqa: BLE001 - every request of the lane gets it
+        except Exception as error:  # every request of the lane gets it
             lane.fail(error)
         if lane.busy():
             self._turns.append(key)
@@ -153,7 +155,7 @@ class Scheduler:
                 if key not in self._lanes:
                     self._lanes[key] = new_lane()
                     self._turns.append(key)
-            except Exception as error:  # noqa: BLE001 - belongs to the request
+            except Exception as error:  # belongs to the request
                 job.fail(error)
             else:
                 self._lanes[key].add(job)
@@ -168,5 +170,5 @@ def _fulfil(promise: Promise, work: Work) -> None:
         return
     try:
         promise.keep(work())
-    except Exception as error:  # noqa: BLE001 - becomes the answer
+    except Exception as error:  # becomes the answer
         promise.fail(error)

@@ -31,14 +31,16 @@ _CLOSE_SECONDS = 10.0
 class LocalServer:
     """A running engine; leaving its context closes it."""
 
-    def __init__(self, engine: Engine, model: LocalModel, listener: socket.socket) -> None:
-        """Serve `engine` on `listener` from a thread of its own."""
+    def __init__(
+        self, engine: Engine, server: Server, model: LocalModel, listener: socket.socket
+    ) -> None:
+        """Let `server` serve `engine` on `listener`, from a thread of its own."""
         self.model = model
         self.url = f"http://{_HOST}:{listener.getsockname()[1]}"
         self.max_context = engine.network.max_context
         self._engine = engine
         self._listener = listener
-        self._server = _uvicorn(engine)
+        self._server = server
         self._thread = threading.Thread(
             target=self._server.run, args=([listener],), name="rlt-engine-http", daemon=True
         )
@@ -85,21 +87,19 @@ def start(
     require_local_extra()
     listener = _listen(port)
     try:
-        from rlt.local.checkpoints import CheckpointStore
-        from rlt.local.compute import fix_threads
-        from rlt.local.engine import Engine
-        from rlt.local.network import Network
+        # Takes seconds: torch, transformers and peft.
+        from rlt.local import assembly  # noqa: PLC0415
 
-        fix_threads()
-        engine = Engine(Network(model), CheckpointStore(store, also_read))
-        return LocalServer(engine, model, listener)
+        engine = assembly.engine(model, store, also_read)
+        return LocalServer(engine, assembly.http_server(engine), model, listener)
     except BaseException:
         listener.close()
         raise
 
 
 def _listen(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # Named as TCP, so that asyncio turns off Nagle's algorithm: it costs 40 ms a request.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((_HOST, port))
@@ -107,19 +107,3 @@ def _listen(port: int) -> socket.socket:
         listener.close()
         raise UsageError(f"port {port} of {_HOST} cannot be used: {error.strerror}") from error
     return listener
-
-
-def _uvicorn(engine: Engine) -> Server:
-    from uvicorn import Config, Server
-
-    from rlt.local.routes import application
-
-    config = Config(
-        application(engine),
-        access_log=False,
-        log_config=None,
-        log_level="warning",
-        lifespan="off",
-        timeout_graceful_shutdown=1,
-    )
-    return Server(config)

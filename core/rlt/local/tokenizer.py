@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 def load_tokenizer(directory: Path) -> Any:
     """The `PreTrainedTokenizer` saved in `directory`, without asking the network."""
     with quiet_libraries():
-        from transformers import AutoTokenizer
+        from transformers import AutoTokenizer  # noqa: PLC0415
 
         return AutoTokenizer.from_pretrained(str(directory), local_files_only=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Tokens, padding included, that go through the layers at once: the activations of a layer stack are
 # what memory is spent on (about 1.4 MB a token for SmolLM2 with an adapter on every layer).
-TOKEN_BUDGET = 1024
+TOKEN_BUDGET = 512
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Trainee:
     """An adapter that learns, with its gradients and its optimizer."""
 
     def __init__(self, network: Network, bank: AdapterBank, adapter: Adapter) -> None:
-        """Start from `adapter`, whose weights are parameters of `network`, with a fresh optimizer."""
+        """Start from `adapter`, whose weights are parameters, with a fresh optimizer."""
         self.adapter = adapter
         self.adam = Adam(adapter.weights)
         self._network = network
@@ -96,7 +96,8 @@ class Trainee:
         found = logprobs_of(self._network, states, targets)
         total, gradient = _loss_and_gradient(examples, found, loss, config)
         if backward and gradient.any():
-            hidden.backward(backward_through_logits(self._network, states, targets, gradient))
+            onward = backward_through_logits(self._network, states, targets, gradient)
+            torch.autograd.backward([hidden], [onward])
         return list(_split(examples, found)), total
 
 
@@ -135,7 +136,7 @@ def _stacked_targets(examples: Sequence[Example]) -> torch.Tensor:
 def _split(examples: Sequence[Example], stacked: torch.Tensor) -> Iterator[torch.Tensor]:
     """Undo `_stacked_targets`: one view for each example, of the shape of its targets."""
     lengths = [len(example.tokens) for example in examples]
-    for example, part in zip(examples, stacked.split(lengths), strict=True):
+    for example, part in zip(examples, torch.split(stacked, lengths), strict=True):
         yield part[:, : example.targets.shape[1]] if example.targets.ndim == 2 else part[:, 0]
 
 

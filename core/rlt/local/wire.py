@@ -19,6 +19,8 @@ from rlt.local.training import Example, Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rlt.local.network import Network
+
 _DTYPES: Mapping[int, np.dtype[Any]] = {
     pb.DTYPE_FLOAT32: np.dtype(np.float32),
     pb.DTYPE_INT64: np.dtype(np.int64),
@@ -26,17 +28,19 @@ _DTYPES: Mapping[int, np.dtype[Any]] = {
 }
 
 
-def checked_tokens(tokens: Sequence[int], vocabulary: int, most: int, what: str) -> None:
+def check_tokens(tokens: Sequence[int], network: Network, what: str) -> None:
     """Raises Refusal unless `tokens` can go through the model."""
     if len(tokens) == 0:
         raise Refusal(f"{what} has no tokens")
-    if len(tokens) > most:
-        raise Refusal(f"{what} has {len(tokens)} tokens; the model's context is {most}")
-    _check_ids(np.asarray(tokens), vocabulary, what)
+    if len(tokens) > network.max_context:
+        raise Refusal(
+            f"{what} has {len(tokens)} tokens; the model's context is {network.max_context}"
+        )
+    _check_ids(np.asarray(tokens), network.vocabulary, what)
 
 
 def decode_examples(
-    message: pb.ForwardBackwardRequest, vocabulary: int, most: int, device: torch.device
+    message: pb.ForwardBackwardRequest, network: Network
 ) -> tuple[list[Example], dict[str, float]]:
     """The examples and the complete loss configuration of a request. Raises Refusal."""
     loss = LOSSES.get(message.loss_fn)
@@ -48,7 +52,7 @@ def decode_examples(
     if not message.data:
         raise Refusal("the request has no data")
     examples = [
-        _decode_datum(datum, f"datum {index}", message.loss_fn, vocabulary, most, device)
+        _decode_datum(datum, f"datum {index}", message.loss_fn, network)
         for index, datum in enumerate(message.data)
     ]
     return examples, config
@@ -71,11 +75,9 @@ def _decode_config(
     return {**defaults, **given}
 
 
-def _decode_datum(  # noqa: PLR0913
-    datum: pb.Datum, what: str, loss: str, vocabulary: int, most: int, device: torch.device
-) -> Example:
+def _decode_datum(datum: pb.Datum, what: str, loss: str, network: Network) -> Example:
     tokens = _decode_input(datum.model_input, what)
-    checked_tokens(tokens, vocabulary, most, what)
+    check_tokens(tokens.tolist(), network, what)
     expected = ("target_tokens", *LOSSES[loss].inputs)
     _check_names(datum.loss_fn_inputs, expected, what, loss)
     targets = _decode_tensor(datum.loss_fn_inputs["target_tokens"], f"{what}: target_tokens")
@@ -86,14 +88,16 @@ def _decode_datum(  # noqa: PLR0913
         )
     if targets.dtype.kind != "i":
         raise Refusal(f"{what}: target_tokens must be integers")
-    _check_ids(targets, vocabulary, f"{what}: target_tokens")
+    _check_ids(targets, network.vocabulary, f"{what}: target_tokens")
     inputs = {
         name: _decode_floats(datum.loss_fn_inputs[name], targets.shape, f"{what}: {name}").to(
-            device
+            network.device
         )
         for name in LOSSES[loss].inputs
     }
-    return Example(tokens.tolist(), torch.from_numpy(targets.astype(np.int64)).to(device), inputs)
+    return Example(
+        tokens.tolist(), torch.from_numpy(targets.astype(np.int64)).to(network.device), inputs
+    )
 
 
 def _check_names(given: Mapping[str, Any], expected: Sequence[str], what: str, loss: str) -> None:
@@ -180,14 +184,14 @@ def _check_ids(tokens: np.ndarray, vocabulary: int, what: str) -> None:
 
 
 def encode_outcome(outcome: Outcome) -> bytes:
-    """A ForwardBackwardOutput. Records batch arrays of one trailing shape, so each K has its own."""
+    """A ForwardBackwardOutput. A record holds arrays of one trailing shape, so of one K."""
     message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
     message.metrics.update(outcome.metrics)
     arrays = [logprobs.cpu().numpy() for logprobs in outcome.logprobs]
     for group in _groups(arrays):
         record = message.loss_fn_outputs.add(num_datums=len(group))
         record.fields["logprobs"].CopyFrom(_batched(group))
-    return message.SerializeToString()
+    return bytes(message.SerializeToString())
 
 
 def _groups(arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:

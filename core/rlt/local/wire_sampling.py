@@ -11,7 +11,7 @@ from rlt.local.draw import DrawSettings, StopRule, fresh_seed
 from rlt.local.prompts import Cells, PromptQuestions
 from rlt.local.refusal import Refusal
 from rlt.local.sampling import Sample, SampleRequest, SampleResult
-from rlt.local.wire import checked_tokens, csr_rows
+from rlt.local.wire import check_tokens, csr_rows
 
 if TYPE_CHECKING:
     from tinker import types
@@ -25,19 +25,20 @@ _MOST_SAMPLES = 1024
 def decode_sample(request: types.SampleRequest, network: Network) -> SampleRequest:
     """Check a request and complete it with the model's own settings. Raises Refusal."""
     prompt = _prompt(request)
-    checked_tokens(prompt, network.vocabulary, network.max_context, "the prompt")
+    check_tokens(prompt, network, "the prompt")
     if not 1 <= request.num_samples <= _MOST_SAMPLES:
         raise Refusal(f"num_samples must be 1 to {_MOST_SAMPLES}, got {request.num_samples}")
     settings = request.sampling_params
+    seed = fresh_seed() if settings.seed is None else settings.seed
     return SampleRequest(
         prompt=tuple(prompt),
         samples=request.num_samples,
         max_tokens=_max_tokens(settings.max_tokens, len(prompt), network.max_context),
         draw=_draw_settings(settings),
         stop=_stop_rule(settings.stop, network),
-        seed=fresh_seed() if settings.seed is None else settings.seed,
+        seed=seed,
         top_k_logprobs=_top_k(request.topk_sample_logprobs, network, "topk_sample_logprobs"),
-        questions=_questions(request, len(prompt), network),
+        questions=_questions(request, len(prompt), network, seed),
     )
 
 
@@ -92,7 +93,9 @@ def _top_k(asked: int, network: Network, what: str) -> int:
     return asked
 
 
-def _questions(request: types.SampleRequest, prompt: int, network: Network) -> PromptQuestions:
+def _questions(
+    request: types.SampleRequest, prompt: int, network: Network, seed: int
+) -> PromptQuestions:
     last = request.prompt_logprobs_last_n
     if last is not None and not 1 <= last <= prompt - 1:
         raise Refusal(f"prompt_logprobs_last_n must be 1 to {prompt - 1}, got {last}")
@@ -105,6 +108,8 @@ def _questions(request: types.SampleRequest, prompt: int, network: Network) -> P
         top_k=_top_k(request.topk_prompt_logprobs, network, "topk_prompt_logprobs"),
         targets=None if asked is None else _cells(asked, prompt, network.vocabulary),
         alternatives=request.prompt_alt_tokens_k,
+        temperature=request.sampling_params.temperature,
+        seed=seed,
     )
 
 
@@ -148,7 +153,7 @@ def encode_sample(result: SampleResult, request: types.SampleRequest) -> bytes:
         message.prompt_alt_tokens.logprobs.CopyFrom(
             _tensor(answers.alternative_logprobs, pb.DTYPE_FLOAT32)
         )
-    return message.SerializeToString()
+    return bytes(message.SerializeToString())
 
 
 def _sequence(sample: Sample, top_k: int) -> pb.SampledSequence:
