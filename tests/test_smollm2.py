@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from conftest import ROOT, Cli
 from helpers import read_lines
 
