@@ -8,10 +8,12 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from rlt.local.quiet import quiet_libraries
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-VOCABULARY = 512
+VOCABULARY = 384
 CONTEXT = 512
 SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CHAT_TEMPLATE = (
@@ -53,7 +55,8 @@ def make_tiny_model(directory: Path) -> Path:
             )
         )
     model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=2)
-    model.save_pretrained(directory)
+    with quiet_libraries():
+        model.save_pretrained(directory)
     return directory
 
 

@@ -160,6 +160,7 @@ class AdapterBank:
                 "ignore", message=r"Model (has|with) `tie_word_embeddings=True`"
             )
             inject_adapter_in_model(config, self._network.module, name, low_cpu_mem_usage=True)
+        del self._network.module.peft_config  # else peft takes the next slot for a mistake
         self._shown = None
         slot = _Slot(config)
         for path, layer in self._network.module.named_modules():

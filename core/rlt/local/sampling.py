@@ -11,7 +11,6 @@ not hold up a short one. What a request gets depends on its prompt, settings and
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ import torch
 
 from rlt.local import prompts
 from rlt.local.draw import DrawSettings, StopRule, draw, generator_for
-from rlt.local.invariance import STEP
+from rlt.local.invariance import padded_height
 from rlt.local.prompts import PromptAnswers, PromptQuestions
 from rlt.local.refusal import Refusal
 
@@ -183,7 +182,7 @@ class Lane:
             self._rows.append(row)
 
     def _decode(self) -> None:
-        width = math.ceil(len(self._rows) / STEP) * STEP
+        width = padded_height(len(self._rows), self._most_rows)
         caches = [row.cache for row in self._rows]
         last = [row.sample.tokens[-1] for row in self._rows]
         logits = self._network.logits(self._network.advance(caches, last, width)).cpu()
