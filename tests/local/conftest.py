@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 os.environ["TINKER_TELEMETRY"] = "0"  # before tinker is imported
 
@@ -15,13 +16,13 @@ import pytest
 import tinker
 import torch
 from peft import PeftModel
-from tiny_model import make_tiny_model
 from tinker import types
 from transformers import AutoModelForCausalLM
 
 from rlt.local.models import LocalModel
 from rlt.local.server import LocalServer, start
 from rlt.local.tokenizer import load_tokenizer
+from tiny_model import make_tiny_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,8 +53,10 @@ class Tools:
         return model
 
     def with_adapter(self, tinker_path: str, *, trainable: bool = False) -> Any:
-        folder = self.folder(tinker_path)
-        return PeftModel.from_pretrained(self.plain(), folder, is_trainable=trainable)
+        with warnings.catch_warnings():  # what peft says to whoever loads a tied output layer
+            warnings.simplefilter("ignore")
+            folder = self.folder(tinker_path)
+            return PeftModel.from_pretrained(self.plain(), folder, is_trainable=trainable)
 
 
 @pytest.fixture(scope="session")

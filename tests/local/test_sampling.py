@@ -204,9 +204,7 @@ def test_samplers_of_different_ages_stay_what_they_were(
     samplers, paths = [], []
     for _ in range(3):
         samplers.append(client.save_weights_and_get_sampling_client().result())
-        paths.append(
-            client.save_weights_for_sampler(f"age-{len(paths)}").result().path
-        )
+        paths.append(client.save_weights_for_sampler(f"age-{len(paths)}").result().path)
         client.forward_backward([one], "cross_entropy")
         client.optim_step(types.AdamParams(learning_rate=0.05)).result()
     found = [s.compute_logprobs(prompt(PROMPT)) for s in samplers]

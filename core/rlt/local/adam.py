@@ -55,8 +55,12 @@ class Adam:
             weight_decay=settings.weight_decay,
         )
         self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        self.forget_gradients()
         return norm
+
+    def forget_gradients(self) -> None:
+        """Drop what has accumulated."""
+        self._optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Every moment and the step count by name; empty before the first step."""

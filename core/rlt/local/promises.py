@@ -12,7 +12,8 @@ import threading
 import time
 import uuid
 from collections.abc import Hashable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any
 
 from rlt.local.refusal import NotFound, Refusal
@@ -23,6 +24,7 @@ Result = bytes | dict[str, Any]
 """A protobuf message, or JSON."""
 
 _KEEP_SECONDS = 300.0
+_UNFETCHED_SECONDS = 3600.0
 _SWEEP_EVERY = 256
 
 
@@ -37,12 +39,16 @@ class Promise:
         """Goes into the immediate answer beside the id."""
 
         self.future: Future[Result] = Future()
+        self.future.set_running_or_notify_cancel()  # a poll that is given up cannot cancel it
         self.fetched: float | None = None
+        self.kept: float | None = None
+        """When the answer was last fetched, and when it was set (monotonic)."""
 
     def keep(self, result: Result) -> None:
         """Set the answer; only the first one counts."""
-        if not self.future.done():
+        with suppress(InvalidStateError):
             self.future.set_result(result)
+            self.kept = time.monotonic()
 
     def fail(self, error: Exception) -> None:
         """Set the failure: the person's when the request was refused, otherwise ours."""
@@ -99,9 +105,14 @@ class PromiseBook:
             promise.fail(error)
 
     def _sweep(self) -> None:
-        limit = time.monotonic() - self._keep_seconds
         for promise in list(self._by_id.values()):
-            if promise.fetched is not None and promise.fetched < limit:
+            if self._stale(promise):
                 del self._by_id[promise.request_id]
                 if promise.key is not None:
                     del self._by_key[promise.key]
+
+    def _stale(self, promise: Promise) -> bool:
+        age = time.monotonic() - self._keep_seconds
+        if promise.fetched is not None:
+            return promise.fetched < age
+        return promise.kept is not None and promise.kept < age - _UNFETCHED_SECONDS

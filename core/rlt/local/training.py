@@ -10,6 +10,7 @@ import torch
 from rlt.local.adam import Adam, AdamSettings
 from rlt.local.logprobs import backward_through_logits, logprobs_of
 from rlt.local.losses import LOSSES
+from rlt.local.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ class Trainee:
         self.adam = Adam(adapter.weights)
         self._network = network
         self._bank = bank
+        self._spoiled = False
 
     def forward(
         self,
@@ -81,8 +83,19 @@ class Trainee:
         ordered = [logprobs[index] for index in range(len(examples))]
         return Outcome(ordered, {"loss:sum": total})
 
+    def spoil(self) -> None:
+        """A pass has failed: the next optimizer step would not be the one that was meant.
+
+        Clients send the step before they know how the pass went.
+        """
+        self._spoiled = True
+
     def optimizer_step(self, settings: AdamSettings) -> Mapping[str, float]:
-        """Use the gradients, and forget them."""
+        """Use the gradients, and forget them. Raises Refusal when a pass before it has failed."""
+        if self._spoiled:
+            self._spoiled = False
+            self.adam.forget_gradients()
+            raise Refusal("the optimizer step was not taken: a forward_backward before it failed")
         return {"grad_norm:mean": self.adam.step(settings)}
 
     def _micro_batch(

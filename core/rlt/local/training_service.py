@@ -73,14 +73,19 @@ class TrainingService:
         network = self._shop.network
 
         def work() -> Result:
-            examples, config = decode_examples(message, network)
-            outcome = model.ready().forward(
-                examples,
-                message.loss_fn,
-                config,
-                backward=not message.forward_only,
-                check=self._shop.scheduler.check,
-            )
+            trainee = model.ready()
+            try:
+                examples, config = decode_examples(message, network)
+                outcome = trainee.forward(
+                    examples,
+                    message.loss_fn,
+                    config,
+                    backward=not message.forward_only,
+                    check=self._shop.scheduler.check,
+                )
+            except Exception:
+                trainee.spoil()
+                raise
             return encode_outcome(outcome)
 
         return self._shop.in_order(model.model_id, message.seq_id or None, work)
