@@ -184,8 +184,8 @@ def test_what_a_crash_leaves_behind_is_not_a_checkpoint(tools: Any) -> None:
     rest = tinker.RestClient(api_key="tml-local", base_url=tools.server.url)
     listed = rest.list_checkpoints(client.model_id).result().checkpoints
     assert [c.checkpoint_id for c in listed] == ["weights/whole"]
+    path = f"tinker://{client.model_id}/weights/half"
     with pytest.raises(tinker.NotFoundError, match="no checkpoint"):
-        path = f"tinker://{client.model_id}/weights/half"
         tools.service.create_training_client_from_state(path).result()
 
 

@@ -19,7 +19,7 @@ def _refused(match: str) -> Any:
 
 
 def test_a_model_that_is_not_served(tools: Any) -> None:
-    with pytest.raises(tinker.NotFoundError, match="'other' is not served here.*tests/tiny"):
+    with pytest.raises(tinker.NotFoundError, match=r"'other' is not served here.*tests/tiny"):
         tools.service.create_lora_training_client(base_model="other").result()
     with pytest.raises(tinker.NotFoundError, match="'other' is not served here"):
         tools.service.create_sampling_client(base_model="other").result()
@@ -37,28 +37,26 @@ def test_nothing_to_train(tools: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "targets", "inputs", "match"),
+    ("example", "match"),
     [
-        ([9999], [1], {"weights": [1.0]}, "datum 0 has token 9999 at position 0"),
-        ([-1], [1], {"weights": [1.0]}, "datum 0 has token -1 at position 0"),
-        ([1, 2], [1, 999], {"weights": [1.0, 1.0]}, "target_tokens has token 999 at position 1"),
-        ([], [], {"weights": []}, "datum 0 has no tokens"),
-        ([1] * 600, [1] * 600, {"weights": [1.0] * 600}, "600 tokens; the model's context is 512"),
-        ([1, 2], [1], {"weights": [1.0]}, r"target_tokens must have the shape \(2,\)"),
-        ([1, 2], [1, 2], {"weights": [1.0]}, r"weights must have the shape .* got \(1,\)"),
-        ([1], [1], {"weights": [float("nan")]}, "weights has values that are not finite"),
-        ([1], [1], {"weights": [float("inf")]}, "weights has values that are not finite"),
-        ([1], [1], {}, "needs 'weights'"),
-        ([1], [1], {"weights": [1.0], "advantages": [1.0]}, "not 'advantages'"),
+        (([9999], [1], {"weights": [1.0]}), "datum 0 has token 9999 at position 0"),
+        (([-1], [1], {"weights": [1.0]}), "datum 0 has token -1 at position 0"),
+        (([1, 2], [1, 999], {"weights": [1.0, 1.0]}), "target_tokens has token 999 at position 1"),
+        (([], [], {"weights": []}), "datum 0 has no tokens"),
+        (([1] * 600, [1] * 600, {"weights": [1.0] * 600}), "600 tokens; the model's context is"),
+        (([1, 2], [1], {"weights": [1.0]}), r"target_tokens must have the shape \(2,\)"),
+        (([1, 2], [1, 2], {"weights": [1.0]}), r"weights must have the shape .* got \(1,\)"),
+        (([1], [1], {"weights": [float("nan")]}), "weights has values that are not finite"),
+        (([1], [1], {"weights": [float("inf")]}), "weights has values that are not finite"),
+        (([1], [1], {}), "needs 'weights'"),
+        (([1], [1], {"weights": [1.0], "advantages": [1.0]}), "not 'advantages'"),
     ],
 )
-def test_a_datum_that_does_not_fit(
-    tools: Any, datum: Any, tokens: Any, targets: Any, inputs: Any, match: str
-) -> None:
+def test_a_datum_that_does_not_fit(tools: Any, datum: Any, example: Any, match: str) -> None:
+    tokens, targets, inputs = example
+    one = datum(tokens, targets, **inputs)
     with _refused(match) as caught:
-        tools.client().forward_backward(
-            [datum(tokens, targets, **inputs)], "cross_entropy"
-        ).result()
+        tools.client().forward_backward([one], "cross_entropy").result()
     assert caught.value.category == "user"
 
 
@@ -148,7 +146,7 @@ def test_unnamed_weights_that_were_dropped_are_said_to_be() -> None:
     cache = WeightsCache(budget=100, fewest=2)
     for number in range(3):
         cache.put(f"s{number}", Adapter(Shape(1), {"w": torch.zeros(50)}))
-    with pytest.raises(NotFound, match="sampler s0 were dropped.*save_weights_for_sampler"):
+    with pytest.raises(NotFound, match=r"sampler s0 were dropped.*save_weights_for_sampler"):
         cache.get("s0", None)
     assert cache.get("s2", None).weights
     assert cache.get("s0", lambda: Adapter(Shape(1), {})).weights == {}

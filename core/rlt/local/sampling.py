@@ -112,42 +112,48 @@ class Lane:
         self._bank = bank
         self._adapter = adapter
         self._most_rows = most_rows
+        self._quick: deque[Job] = deque()
         self._waiting: deque[Job] = deque()
         self._starts: deque[_Start] = deque()
         self._rows: list[_Row] = []
         self._prompts: OrderedDict[tuple[int, ...], tuple[torch.Tensor, RowCache]] = OrderedDict()
 
     def add(self, job: Job) -> None:
-        """Queue a request."""
-        self._waiting.append(job)
+        """Queue a request. One that ends with its first token never waits for room in the batch."""
+        (self._quick if job.request.max_tokens == 1 else self._waiting).append(job)
 
     def busy(self) -> bool:
         """Whether there is anything left to do."""
-        return bool(self._waiting or self._starts or self._rows)
+        return bool(self._quick or self._waiting or self._starts or self._rows)
 
     def fail(self, error: Exception) -> None:
         """End everything that was asked of this lane with `error`."""
         for job in {id(j): j for j in self._jobs()}.values():
             job.fail(error)
+        self._quick.clear()
         self._waiting.clear()
         self._starts.clear()
         self._rows.clear()
 
     @torch.no_grad()
     def work(self) -> None:
-        """Do one thing: read one prompt, or add one token to every row."""
+        """Do a little: read a prompt or two, or add one token to every row."""
         self._drop_abandoned()
         self._bank.hang(self._adapter)
+        if self._quick:
+            for start in self._read(self._quick.popleft()):
+                self._start(start)
         while self._starts and len(self._rows) < self._most_rows:
             self._start(self._starts.popleft())
         if self._waiting and len(self._rows) < self._most_rows:
-            self._read(self._waiting.popleft())
+            self._starts.extend(self._read(self._waiting.popleft()))
         elif self._rows:
             self._decode()
         if not self.busy():
             self._prompts.clear()
 
-    def _read(self, job: Job) -> None:
+    def _read(self, job: Job) -> list[_Start]:
+        """Compute a prompt, and what was asked about it; its samples can start."""
         request = job.request
         try:
             hidden, cache = self._prefilled(request.prompt)
@@ -158,12 +164,12 @@ class Lane:
             logits = self._network.logits(hidden[-1:])[0].cpu()
         except Exception as error:  # belongs to this request, not to its neighbours
             job.fail(error)
-            return
+            return []
         job.samples = [Sample() for _ in range(request.samples)]
         job.unfinished = request.samples
-        self._starts.extend(
+        return [
             _Start(job, sample, index, cache, logits) for index, sample in enumerate(job.samples)
-        )
+        ]
 
     def _prefilled(self, prompt: tuple[int, ...]) -> tuple[torch.Tensor, RowCache]:
         """Hidden states and cache of a prompt; requests for the same prompt often come together."""
@@ -217,10 +223,11 @@ class Lane:
             job.deliver(SampleResult(job.samples, job.answers))
 
     def _drop_abandoned(self) -> None:
+        self._quick = deque(job for job in self._quick if not job.abandoned())
         self._waiting = deque(job for job in self._waiting if not job.abandoned())
         self._starts = deque(start for start in self._starts if not start.job.abandoned())
         self._rows = [row for row in self._rows if not row.job.abandoned()]
 
     def _jobs(self) -> list[Job]:
         holders: list[_Start | _Row] = [*self._starts, *self._rows]
-        return [*self._waiting, *(holder.job for holder in holders)]
+        return [*self._quick, *self._waiting, *(holder.job for holder in holders)]
