@@ -15,6 +15,7 @@ from rlt.dataset.types import DatasetType
 from rlt.types import JSON
 
 _MESSAGE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+_OTHERS = ("system", "developer", "user", "tool")
 _CALL_KEYS = ("id", "type", "function")
 
 
@@ -78,7 +79,8 @@ def no_assistant_turn(row: JSON, kind: DatasetType) -> Iterator[Problem]:
     """Find completions in messages, none of which is the assistant's."""
     for key, text_kind in kind.texts.items():
         turns = [message.get("role") for _, message in messages(row.get(key))]
-        if text_kind == "completion" and turns and "assistant" not in turns:
+        known = turns and all(role in _OTHERS for role in turns)  # another may mean the assistant
+        if text_kind == "completion" and known:
             message = f"no message of {quote(key)} is the assistant's, so there is nothing to learn"
             yield Problem("no-assistant-turn", (key,), message)
 

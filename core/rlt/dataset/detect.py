@@ -25,6 +25,8 @@ class Guess:
     kind: DatasetType | None
     why: str
     shape: Shape | None = None
+    count: int = 0
+    """How many of the rows that were looked at fit."""
 
 
 def guess(lines: Sequence[bytes], types: Iterable[DatasetType]) -> Guess:
@@ -34,10 +36,10 @@ def guess(lines: Sequence[bytes], types: Iterable[DatasetType]) -> Guess:
     count, _, kind = max(fits, key=lambda fit: fit[:2], default=(0, (0, 0), None))
     shape, alike = _foreign(rows, known)
     if shape and alike >= count:
-        return Guess(None, f"{alike} of the first {len(rows)} rows are {shape.label}", shape)
+        return Guess(None, f"{alike} of the first {len(rows)} rows are {shape.label}", shape, alike)
     if kind and count:
         keys = " and ".join(key for key in kind.properties if key in kind.required)
-        return Guess(kind, f"{count} of the first {len(rows)} rows have {keys}")
+        return Guess(kind, f"{count} of the first {len(rows)} rows have {keys}", count=count)
     return _nearest(rows, known)
 
 

@@ -22,7 +22,7 @@ from rlt.dataset.lines import batches
 from rlt.dataset.refusal import Refusal
 from rlt.dataset.source import Source
 from rlt.dataset.types import DatasetType
-from rlt.errors import RunError
+from rlt.errors import RunError, UsageError
 from rlt.types import Row
 
 
@@ -90,9 +90,12 @@ def open_rows(path: str, dataset_type: DatasetType) -> FileRows:
     spool = None if source.seekable else tempfile.TemporaryFile()  # noqa: SIM115 - the rows own it
     for batch in batches(_copied(source.chunks(), spool)):
         offsets.extend(batch.offsets)
+        refusal.look(batch.lines)
         _sort_out(checker.feed(batch), refusal, warnings)
     _sort_out(checker.finish(), refusal, warnings)
     refusal.raise_if_any()
+    if spool:
+        spool.flush()
     rows = FileRows(source.label, spool or source.file, offsets, checker, source.sha256)
     rows.warnings = warnings
     return rows
@@ -101,8 +104,16 @@ def open_rows(path: str, dataset_type: DatasetType) -> FileRows:
 def _copied(chunks: Iterable[bytes], spool: BinaryIO | None) -> Iterator[bytes]:
     for chunk in chunks:
         if spool:
-            spool.write(chunk)
+            _spool(chunk, spool)
         yield chunk
+
+
+def _spool(chunk: bytes, spool: BinaryIO) -> None:
+    try:
+        spool.write(chunk)
+    except OSError as error:
+        where = tempfile.gettempdir()
+        raise UsageError(f"cannot keep the decompressed rows in {where}: {error}") from error
 
 
 def _sort_out(found: Iterable[Finding], refusal: Refusal, warnings: list[Finding]) -> None:

@@ -25,6 +25,7 @@ _MEANT = (
     ),
     (re.compile(r"'"), "JSON strings take double quotes; write rows with json.dumps, not str()"),
     (re.compile(r"//|/\*|#"), "JSON has no comments"),
+    (re.compile(r"\\"), "write a backslash as two of them"),
 )
 
 
@@ -96,21 +97,15 @@ def _not_utf8(line: bytes, offset: int, error: UnicodeDecodeError) -> Fault:
 
 def _not_json(text: str, error: json.JSONDecodeError) -> Fault:
     at = error.pos
-    found = text[at:].lstrip()
-    at = len(text) - len(found) if found else at
+    if error.msg.startswith("Illegal trailing"):  # newer Pythons point at the comma
+        at += len(text[at + 1 :]) - len(text[at + 1 :].lstrip()) + 1
+    found = text[at:].strip()
+    message = error.msg[0].lower() + error.msg[1:].removesuffix(" at").removesuffix(" starting")
     if error.msg.startswith("Invalid control character"):
-        message = f"{error.msg[0].lower()}{error.msg[1:].removesuffix(' at')}"
-        return Fault(
-            "json-syntax", at, f"{message} {quote_char(text[at])} in a string", "escape it"
-        )
-    message = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
+        message = f"{message} U+{ord(text[at]):04X} in a string"
+        return Fault("json-syntax", at, message, "write rows with json.dumps, which escapes it")
     message += f", found {shorten(found, 20)!r}" if found else ", found the end of the line"
     return Fault("json-syntax", at, message, _probably(text, at, error.msg), shorten(found, 20))
-
-
-def quote_char(char: str) -> str:
-    """Name a character that cannot be printed."""
-    return f"U+{ord(char):04X}"
 
 
 def _probably(text: str, at: int, message: str) -> str:
@@ -120,7 +115,7 @@ def _probably(text: str, at: int, message: str) -> str:
             return suggestion
     if before.endswith(",") and (rest[:1] in "}]" or message.startswith("Illegal trailing")):
         return "remove the comma before the closing bracket"
-    if message.startswith(("Unterminated", "Expecting")) and not rest.strip(" \t\r"):
+    if message.startswith("Unterminated") or not rest.strip():
         return "the line ends too early: was the file cut off, or a row written over several lines?"
     if message.startswith("Extra data"):
         return "write one object a line"

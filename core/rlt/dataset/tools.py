@@ -49,7 +49,7 @@ def undefined_tool(row: JSON, kind: DatasetType) -> Iterator[Problem]:
             hint = (
                 f"did you mean {quote(near)}?"
                 if near
-                else f"tools: {shorten(', '.join(known), 120)}"
+                else f"the row's tools: {shorten(', '.join(known), 120) or 'none'}"
             )
             message = f"{quote(name)} is not among this row's tools"
             yield Problem("undefined-tool", (*pointer, "name"), message, hint)
@@ -76,9 +76,11 @@ def _decode(text: str) -> tuple[Any, str]:
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "it cannot be read"
-        at = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
-        return None, f"the arguments are a string that is not JSON ({reason}{at})"
+        reason = "too large to be read"
+        if isinstance(error, json.JSONDecodeError):
+            found = shorten(text[error.pos :], 24) or "the end"
+            reason = f"{error.msg.lower()} at character {error.pos + 1}, found {found!r}"
+        return None, f"the arguments are a string that is not JSON: {reason}"
     if not isinstance(arguments, dict):
         return None, f"the arguments are JSON, but not an object: {quote(arguments)}"
     return arguments, ""
