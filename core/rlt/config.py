@@ -22,6 +22,7 @@ from rlt.errors import UsageError
 from rlt.types import JSON
 
 ENGINES = ("auto", "tinker", "local")
+SCHEDULES = ("constant", "linear", "cosine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,41 @@ class RunConfig:
     """`tinker`, `local` or `auto`."""
     base_url: str | None = None
     """The address of a Tinker-compatible server."""
+    schedule: str = "constant"
+    """How the learning rate falls: `constant`, `linear` or `cosine`."""
+    warmup: int = 0
+    """Steps over which the learning rate rises to `lr`."""
+    horizon: int | None = None
+    """The step at which the schedule ends; None is `steps`. A resumed run keeps it."""
+    weight_decay: float = 0.0
+    """Adam's decoupled weight decay."""
+    grad_clip: float = 0.0
+    """The largest global gradient norm; 0 does not clip."""
+    beta1: float = 0.9
+    """Adam's decay of the first moment."""
+    beta2: float = 0.95
+    """Adam's decay of the second moment."""
+    substeps: int = 1
+    """Parts that a step's datums are sent in; the gradient is the same for any number."""
+    keep: int = 3
+    """Checkpoints to keep besides the newest; 0 keeps all."""
+    ttl: int | None = None
+    """Seconds after which the service may delete a checkpoint; None never."""
+    max_wait: float = 0.0
+    """Seconds to wait for one request; 0 waits for ever."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The selected plugins' options, defaults filled in."""
 
 
 FIELDS = {f.name: f for f in dataclasses.fields(RunConfig)}
 _AT_LEAST = {"eval_every": 0, "steps": 1, "rank": 1, "seed": 0, "group_size": 1,
-             "prompts_per_step": 1, "max_tokens": 1, "temperature": 0, "save_every": 0}  # fmt: skip
+             "prompts_per_step": 1, "max_tokens": 1, "temperature": 0, "save_every": 0,
+             "warmup": 0, "horizon": 1, "weight_decay": 0, "grad_clip": 0, "beta1": 0, "beta2": 0,
+             "substeps": 1, "keep": 0, "ttl": 3600, "max_wait": 0}  # fmt: skip
+_BELOW_ONE = ("beta1", "beta2")
+_CHOICES = {"engine": ENGINES, "schedule": SCHEDULES}
 _NOT_THE_TRAJECTORY = ("log", "out", "resume", "steps", "eval_data", "eval_every", "save_every",
-                       "engine", "base_url")  # fmt: skip
+                       "engine", "base_url", "keep", "ttl", "max_wait")  # fmt: skip
 
 
 def resolve(layers: Sequence[Mapping[str, Any]]) -> RunConfig:
@@ -150,10 +177,12 @@ def _check_range(key: str, value: Any) -> None:
         raise UsageError(f"{_flag(key)} must be at least {_AT_LEAST[key]}, not {value}")
     if key == "lr" and not 0 < value < float("inf"):
         raise UsageError(f"--lr must be a number above 0, not {value}")
-    if key == "temperature" and not value < float("inf"):
-        raise UsageError(f"--temperature must be finite, not {value}")
-    if key == "engine" and value not in ENGINES:
-        raise UsageError(f"--engine must be one of {', '.join(ENGINES)}, not {value!r}")
+    if key in _BELOW_ONE and not value < 1:
+        raise UsageError(f"{_flag(key)} must be below 1, not {value}")
+    if isinstance(value, float) and not value < float("inf"):
+        raise UsageError(f"{_flag(key)} must be finite, not {value}")
+    if key in _CHOICES and value not in _CHOICES[key]:
+        raise UsageError(f"{_flag(key)} must be one of {', '.join(_CHOICES[key])}, not {value!r}")
 
 
 def _flag(key: str) -> str:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlt.dataset import Order
-from rlt.errors import PluginError, RunError
+from rlt.errors import DiskError, PluginError, RunError
 from rlt.run import Run
+from rlt.saving import Saver
+from rlt.schedule import learning_rate
 from rlt.types import JSON, Batch, Checkpoint, Loss, Outcome, Row, StepRecord
 
 if TYPE_CHECKING:
@@ -31,45 +34,65 @@ async def train(run: Run, start: Checkpoint | None = None) -> Outcome:
     loop = _Loop(run, start)
     try:
         await loop.steps()
-        outcome = loop.outcome("completed")
-        if run.stop_reason:
-            status: Literal["interrupted", "stopped"] = (
-                "interrupted" if run.interrupted else "stopped"
-            )
-            outcome = loop.outcome(status, run.stop_reason)
+    except DiskError as error:
+        raise await loop.saved_elsewhere(error) from error
     except BaseException as error:
+        await loop.saver.salvage()
+        await run.settle()
         run.hooks.call("on_finish", run=run, outcome=loop.outcome("failed", str(error)))
         raise
+    outcome = loop.outcome(loop.status, run.stop_reason or "")
     run.hooks.call("on_finish", run=run, outcome=outcome)
+    await run.settle()
     return outcome
 
 
+Status = Literal["completed", "stopped", "interrupted", "failed"]
+
+
 class _Loop:
-    """The state of one run's loop: how many steps are done, and the newest checkpoint."""
+    """The state of one run's loop: how many steps are done, and what has been saved."""
 
     def __init__(self, run: Run, start: Checkpoint | None) -> None:
         self.run = run
         self.done = start.step if start else 0
-        self.checkpoint = start
+        self.saver = Saver(run, start)
         self._order = Order(len(run.train_rows), run.config.seed)
 
-    def outcome(
-        self, status: Literal["completed", "stopped", "interrupted", "failed"], reason: str = ""
-    ) -> Outcome:
-        return Outcome(status, self.done, self.checkpoint, reason)
+    @property
+    def status(self) -> Status:
+        if not self.run.stop_reason:
+            return "completed"
+        return "interrupted" if self.run.interrupted else "stopped"
+
+    def outcome(self, status: Status, reason: str = "") -> Outcome:
+        return Outcome(status, self.done, self.saver.newest, reason)
+
+    async def saved_elsewhere(self, error: DiskError) -> DiskError:
+        """Let the service keep what this machine cannot, and say where."""
+        before = self.saver.newest
+        await self.saver.salvage()
+        self.saver.begin(self.done)
+        await self.saver.salvage()
+        saved = self.saver.newest
+        if saved is None or saved == before:
+            return error
+        return DiskError(f"{error}; the weights after {saved.step} steps are in {saved.state}")
 
     async def steps(self) -> None:
         run, config = self.run, self.run.config
         run.hooks.call("on_start", run=run)
-        if self.done == 0:
+        if self.done == 0 or _due(self.done, config.eval_every):
             await self._evaluate()
         while self.done < config.steps and not run.stop_reason:
             await self._step(self.done)
+            await self.saver.finish()
             last = self.done == config.steps or run.stop_reason is not None
             if last or _due(self.done, config.save_every):
-                await self._save()
+                self.saver.begin(self.done)
             if self.done == config.steps or _due(self.done, config.eval_every):
                 await self._evaluate()
+        await self.saver.finish()
 
     async def _step(self, step: int) -> None:
         run, began = self.run, time.monotonic()
@@ -84,7 +107,7 @@ class _Loop:
             "loss": None,
             **metrics,
             **batch.metrics,
-            "lr": run.config.lr,
+            "lr": learning_rate(run.config, step),
             "seconds": round(time.monotonic() - began, 3),
         }
         run.hooks.call("on_step", run=run, record=StepRecord(step, record, batch))
@@ -103,15 +126,15 @@ class _Loop:
         return batch
 
     async def _optimize(self, step: int, batch: Batch) -> JSON:
-        """Submit forward, backward and the optimizer's step; then await them."""
-        import tinker  # noqa: PLC0415 - loaded with the service
-
-        run, data = self.run, list(batch.datums)
+        """Submit every forward-backward and the optimizer's step; then await them."""
+        run = self.run
         loss: Loss = run.hooks.call("compute_loss", run=run, step=step, batch=batch)
-        passes = _forward_backward(run.training, data, loss)
-        adam = run.training.optim_step(tinker.AdamParams(learning_rate=run.config.lr))
-        result, optimizer = await passes, await adam
-        value = loss.read(result, data) if loss.read else _service_loss(result)
+        parts = _split(list(batch.datums), run.config.substeps)
+        passes = [_forward_backward(run.training, part, loss) for part in parts]
+        adam = run.training.optim_step(_adam(run, step))
+        results = [await run.answered(p, f"forward_backward of step {step}") for p in passes]
+        optimizer = await run.answered(adam, f"optim_step of step {step}")
+        value = _value(loss, results, parts)
         if not math.isfinite(value):
             raise RunError(
                 f"the loss of step {step} is {value}; no checkpoint of it was saved. "
@@ -120,17 +143,10 @@ class _Loop:
         extra = {_plain(name): number for name, number in (optimizer.metrics or {}).items()}
         return {"loss": value, **extra}
 
-    async def _save(self) -> None:
-        """Save weights twice, to resume and to sample, and wait until the service has both."""
-        name = f"step-{self.done:06d}"
-        training = self.run.training
-        state, sampler = training.save_state(name), training.save_weights_for_sampler(name)
-        self.checkpoint = Checkpoint(self.done, (await state).path, (await sampler).path)
-        self.run.hooks.call("on_checkpoint", run=self.run, checkpoint=self.checkpoint)
-
     async def _evaluate(self) -> None:
+        """Measure the held-out rows, unless a run that was resumed here has done so already."""
         run, began = self.run, time.monotonic()
-        if not len(run.eval_rows):
+        if not len(run.eval_rows) or _evaluated(run, self.done):
             return
         numbers = await run.hooks.call_async("evaluate", run=run, rows=run.eval_rows)
         seconds = round(time.monotonic() - began, 3)
@@ -142,19 +158,47 @@ def _due(done: int, every: int) -> bool:
     return every > 0 and done % every == 0
 
 
-def _forward_backward(training: tinker.TrainingClient, data: list[Any], loss: Loss) -> Any:
+def _evaluated(run: Run, done: int) -> bool:
+    lines = run.directory.metrics
+    return any(line.get("split") == "eval" and line["step"] == done for line in lines)
+
+
+def _split(data: list[Any], parts: int) -> list[list[Any]]:
+    """Cut a step's datums into at most `parts` runs of nearly equal length, none empty."""
+    parts = min(parts, len(data))
+    bounds = [len(data) * i // parts for i in range(parts + 1)]
+    return [data[a:b] for a, b in pairwise(bounds)]
+
+
+def _adam(run: Run, step: int) -> tinker.AdamParams:
+    import tinker  # noqa: PLC0415 - loaded with the service
+
+    config = run.config
+    return tinker.AdamParams(
+        learning_rate=learning_rate(config, step),
+        beta1=config.beta1,
+        beta2=config.beta2,
+        weight_decay=config.weight_decay,
+        grad_clip_norm=config.grad_clip,
+    )
+
+
+def _forward_backward(
+    training: tinker.TrainingClient, data: list[Any], loss: Loss
+) -> Awaitable[tinker.ForwardBackwardOutput]:
     if loss.custom:
         return training.forward_backward_custom(data, loss.custom)
     config = dict(loss.config) if loss.config else None
     return training.forward_backward(data, loss.name, config)  # type: ignore[arg-type]
 
 
-def _service_loss(result: Any) -> float:
-    """Return the loss that the service, or the custom loss, reports by itself."""
-    for name in ("loss:sum", "loss:mean", "loss"):
-        if name in result.metrics:
-            return float(result.metrics[name])
-    return math.nan
+def _value(loss: Loss, results: Sequence[Any], parts: Sequence[list[Any]]) -> float:
+    """Return the step's loss: as the plugin reads it, or as the service sums it."""
+    if loss.read:
+        outputs = [output for result in results for output in result.loss_fn_outputs]
+        return loss.read(outputs, [datum for part in parts for datum in part])
+    sums = [result.metrics.get("loss:sum", math.nan) for result in results]
+    return float(sum(sums))
 
 
 def _plain(name: str) -> str:

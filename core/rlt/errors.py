@@ -28,6 +28,10 @@ class RunError(RltError):
     """The run failed after it had begun."""
 
 
+class DiskError(RunError):
+    """What happened cannot be written down: the disk is full, read-only, or files were removed."""
+
+
 class PluginError(RunError):
     """A plugin raised inside a hook; the message names the plugin, the hook and the step."""
 

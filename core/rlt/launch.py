@@ -7,6 +7,7 @@ directory. Only then is anything written, started or paid for.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +45,8 @@ def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished
     config = configuration.resolve(
         [configuration.to_json(config), {"options": options.fill(config.options, chosen)}]
     )
+    if config.schedule != "constant" and config.horizon is None:
+        config = dataclasses.replace(config, horizon=config.steps)  # a longer resume keeps it
     run = Run(config, Hooks(manager), beginning.directory, algorithm=chosen[0].info,
               name=chosen[0].name)  # fmt: skip
     _load_rows(run)

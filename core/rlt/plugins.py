@@ -28,7 +28,7 @@ from rlt.types import PluginInfo
 if TYPE_CHECKING:
     from rlt.dataset import DatasetTypes
 
-DEFAULTS = ("dataset-types", "jsonl", "cross-entropy", "nll", "metrics", "ledger")
+DEFAULTS = ("dataset-types", "jsonl", "cross-entropy", "nll", "metrics", "ledger", "keep")
 """In every run, behind the selected plugins: what happens when none of those says otherwise."""
 
 

@@ -87,7 +87,8 @@ def require_same(saved: JSON, config: RunConfig, data_sha256: str | None) -> Non
 def changes(saved: JSON, config: RunConfig) -> JSON:
     """Return the settings that differ from the saved ones and may: name -> [before, now]."""
     before = layer(saved)
-    names = ("lr", "group_size", "max_tokens", "temperature", "options")
+    names = ("lr", "schedule", "warmup", "horizon", "weight_decay", "grad_clip", "beta1", "beta2",
+             "substeps", "group_size", "max_tokens", "temperature", "options")  # fmt: skip
     return {n: [before[n], getattr(config, n)] for n in names if before[n] != getattr(config, n)}
 
 

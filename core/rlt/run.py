@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from rlt import logs
+from rlt import logs, waiting
 from rlt.config import RunConfig
 from rlt.hooks import Hooks
 from rlt.rendering.renderer import Renderer, renderer_for
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import tinker
 
     from rlt.service import Service
+
+
+T = TypeVar("T")
 
 
 class Run:
@@ -53,6 +56,7 @@ class Run:
         self._service: Service | None = None
         self._training: tinker.TrainingClient | None = None
         self._renderer: Renderer | None = None
+        self._background: list[tuple[asyncio.Future[Any], str]] = []
         self._samplers: dict[str, asyncio.Future[tinker.SamplingClient]] = {}
 
     @property
@@ -105,12 +109,12 @@ class Run:
         return await self._samplers[weights]
 
     async def _new_sampler(self, weights: Literal["current", "base"]) -> tinker.SamplingClient:
-        client: tinker.SamplingClient
+        request: Awaitable[tinker.SamplingClient]
         if weights == "current":
-            client = await self.training.save_weights_and_get_sampling_client()
+            request = self.training.save_weights_and_get_sampling_client()
         else:
-            client = await self.service.client.create_sampling_client(base_model=self.service.model)
-        return client
+            request = self.service.client.create_sampling_client(base_model=self.service.model)
+        return await self.answered(request, f"the sampler of the {weights} weights")
 
     def weights_changed(self) -> None:
         """Forget the sampler of the weights before; the engine calls this after each step."""
@@ -143,9 +147,10 @@ class Run:
             seed=seed,
             stop=list(self.renderer.stop) or None,
         )
-        model_input = ModelInput.from_ints(list(prompt))
-        answer: tinker.SampleResponse = await client.sample(model_input, samples, params)
-        return answer.sequences
+        request: Awaitable[tinker.SampleResponse] = client.sample(
+            ModelInput.from_ints(list(prompt)), samples, params
+        )
+        return (await self.answered(request, "sample")).sequences
 
     def sampling_seed(self, step: int, row: Row, index: int = 0) -> int:
         """Return the seed for a row's samples: from (run seed, step, row id, index) and no more.
@@ -160,6 +165,27 @@ class Run:
         return len(prompt) + self.config.max_tokens <= self.service.max_context
 
     # ---- control
+
+    async def answered(self, request: Awaitable[T], what: str) -> T:
+        """Await a request to the service, with status lines, for at most `--max-wait` seconds.
+
+        :param what: the request, for messages.
+        :raises rlt.RunError: when there is no answer in time.
+        """
+        return await waiting.answered(request, what, log=self.log, limit=self.config.max_wait)
+
+    def in_background(self, request: Awaitable[Any], what: str) -> None:
+        """Let a request finish by itself; a failure is logged and the run goes on."""
+        self._background.append((asyncio.ensure_future(self.answered(request, what)), what))
+
+    async def settle(self) -> None:
+        """Wait for what is in the background; the engine calls this at the end."""
+        background, self._background = self._background, []
+        for task, what in background:
+            try:
+                await task
+            except Exception as error:
+                self.log.warning("a request in the background failed", request=what, why=str(error))
 
     def stop(self, reason: str) -> None:
         """Ask the run to end after this step, with a checkpoint."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rlt.errors import UsageError
+from rlt.errors import DiskError, UsageError
 from rlt.types import JSON, Checkpoint
 
 RUNS = Path("runs")
@@ -26,17 +26,32 @@ class JsonLines:
     def __init__(self, path: Path, *, durable: bool = False) -> None:
         self.path = path
         self._durable = durable
+        self._size = 0  # what we know to be written: the file must not shrink under us
 
-    def append(self, line: JSON) -> None:
-        """Write one line in a single call; on disk when this returns, if the file is durable."""
-        data = (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    def append(self, *lines: JSON) -> None:
+        """Write lines in a single call; on disk when this returns, if the file is durable.
+
+        :raises DiskError: when they cannot be written, or the file was removed meanwhile.
+        """
+        text = "".join(json.dumps(x, ensure_ascii=False, allow_nan=False) + "\n" for x in lines)
         try:
-            if self._torn():
-                data = b"\n" + data
-            os.write(descriptor, data)
+            self._write(text.encode("utf-8", "backslashreplace"))  # \ud800 stays valid JSON
+        except OSError as error:
+            raise DiskError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def _write(self, data: bytes) -> None:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size < self._size:
+                raise DiskError(f"{self.path} was removed or cut while the run was writing it")
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                data = b"\n" + data  # behind a line that a killed run left half written
+            while data:
+                data = data[os.write(descriptor, data) :]
             if self._durable:
                 os.fsync(descriptor)
+            self._size = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
 
@@ -59,18 +74,11 @@ class JsonLines:
         superseded = [line for line in lines if not keep(line)]
         if superseded:
             aside = JsonLines(self.path.with_suffix(".superseded.jsonl"), durable=True)
-            for line in superseded:
-                aside.append(line)
+            aside.append(*superseded)
             _replace(self.path, "".join(json.dumps(x, ensure_ascii=False) + "\n" for x in lines
                                         if keep(x)))  # fmt: skip
+            self._size = 0
         return len(superseded)
-
-    def _torn(self) -> bool:
-        with self.path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) == 0:
-                return False
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) != b"\n"
 
 
 class RunDirectory:
@@ -81,7 +89,7 @@ class RunDirectory:
         self.config = path / "config.json"
         self.metrics = JsonLines(path / "metrics.jsonl")
         self.checkpoints = JsonLines(path / "checkpoints.jsonl", durable=True)
-        self.rows = JsonLines(path / "rows.jsonl")
+        self.rows = JsonLines(path / "rows.jsonl", durable=True)
         self.samples = JsonLines(path / "samples.jsonl")
         self.weights = path / "weights"
         self._lock: int | None = None
@@ -104,7 +112,7 @@ class RunDirectory:
             or when it cannot be written.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise UsageError(
@@ -149,10 +157,13 @@ class RunDirectory:
         return dict(data)
 
     def ledger(self) -> list[Checkpoint]:
-        """Return the checkpoints that the service has confirmed, the oldest first."""
+        """Return the checkpoints that the service has confirmed and that still exist, in order."""
+        lines = list(self.checkpoints)
+        deleted = {line["deleted"] for line in lines if "deleted" in line}
         return [
             Checkpoint(step=line["step"], state=line["state"], sampler=line["sampler"])
-            for line in self.checkpoints
+            for line in lines
+            if "state" in line and line["state"] not in deleted
         ]
 
     def rewind(self, step: int) -> int:

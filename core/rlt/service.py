@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rlt import logs
 from rlt.config import RunConfig, suggestion, without_credentials
-from rlt.errors import UsageError
+from rlt.errors import Interrupted, UsageError
 from rlt.local import models
 
 if TYPE_CHECKING:
     import tinker
 
 HOSTED_MODEL = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+_CLOSE_SECONDS = 10
 _PLACEHOLDER_KEY = "tml-no-key-needed"  # the SDK insists on one of this form
 
 
@@ -43,10 +45,15 @@ class Service:
     """An open service."""
 
     client: tinker.ServiceClient
+    rest: tinker.RestClient
     model: str
     tokenizer: Any
     max_context: int
     """The longest sequence, in tokens, that the model takes."""
+
+    async def delete_checkpoint(self, path: str) -> None:
+        """Delete a checkpoint from the service's storage."""
+        await self.rest.delete_checkpoint_from_tinker_path(path)
 
 
 def plan(config: RunConfig, environment: Mapping[str, str] = os.environ) -> EnginePlan:
@@ -97,16 +104,35 @@ def connect(
             url = stack.enter_context(started).url
         import tinker  # noqa: PLC0415 - takes a second
 
-        max_context = _max_context(tinker.RestClient(base_url=url, api_key=key), plan.model)
-        client = stack.enter_context(
-            tinker.ServiceClient(
-                user_metadata=dict(metadata),
-                display_name=metadata["run"],
-                base_url=url,
-                api_key=key,
-            )
+        rest = tinker.RestClient(base_url=url, api_key=key)
+        max_context = _max_context(rest, plan.model)
+        tokenizer = _tokenizer(plan)
+        client = tinker.ServiceClient(
+            user_metadata=dict(metadata), display_name=metadata["run"], base_url=url, api_key=key
         )
-        yield Service(client, plan.model, _tokenizer(plan), max_context)
+        stack.enter_context(_Closing(client))
+        yield Service(client, rest, plan.model, tokenizer, max_context)
+
+
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    """Closes a session with the run's status, and does not hang on a service that is gone."""
+
+    client: tinker.ServiceClient
+
+    def __enter__(self) -> None:
+        """Do nothing: the session opens by itself."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        status: Literal["success", "errored", "interrupted"] = "errored"
+        if kind is None:
+            status = "success"
+        elif issubclass(kind, Interrupted) or not issubclass(kind, Exception):
+            status = "interrupted"
+        try:
+            self.client.close(status).result(timeout=_CLOSE_SECONDS)
+        except Exception as failure:  # the run's own outcome matters more
+            logs.get_logger().debug("the session was not closed", why=str(failure))
 
 
 def _key(plan: EnginePlan) -> str | None:

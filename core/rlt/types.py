@@ -117,8 +117,8 @@ class Loss:
     custom: CustomLoss | None = None
     """Takes the place of `name`; needs torch."""
 
-    read: Callable[[tinker.ForwardBackwardOutput, Sequence[tinker.Datum]], float] | None = None
-    """Reads the step's `loss` out of the service's answer; None takes the service's own sum."""
+    read: Callable[[Sequence[Any], Sequence[tinker.Datum]], float] | None = None
+    """Reads the step's `loss` out of (`loss_fn_outputs`, datums); None takes the service's sum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rlt import launch, logs
-from rlt.config import ENGINES, RunConfig
+from rlt.config import ENGINES, SCHEDULES, RunConfig
 from rlt.run_directory import RunDirectory
 from rlt.session import Finished, resume_command
 from rlt.types import JSON
@@ -45,6 +45,38 @@ _D = RunConfig()
 )
 @click.option(
     "--save-every", type=int, metavar="N", help=f"Steps between checkpoints. [{_D.save_every}]"
+)
+@click.option(
+    "--keep",
+    type=int,
+    metavar="N",
+    help=f"Checkpoints to keep besides the newest; 0 keeps all. [{_D.keep}]",
+)
+@click.option(
+    "--ttl", type=int, metavar="SECONDS", help="When the service may delete them. [never]"
+)
+@click.option(
+    "--schedule", type=click.Choice(SCHEDULES), help=f"How the learning rate falls. [{_D.schedule}]"
+)
+@click.option("--warmup", type=int, metavar="N", help=f"Steps to reach --lr. [{_D.warmup}]")
+@click.option("--horizon", type=int, metavar="N", help="Where the schedule ends. [--steps]")
+@click.option("--weight-decay", type=float, metavar="X", help=f"Adam's. [{_D.weight_decay}]")
+@click.option(
+    "--grad-clip",
+    type=float,
+    metavar="X",
+    help=f"Largest gradient norm; 0 does not clip. [{_D.grad_clip}]",
+)
+@click.option("--beta1", type=float, metavar="X", help=f"Adam's. [{_D.beta1}]")
+@click.option("--beta2", type=float, metavar="X", help=f"Adam's. [{_D.beta2}]")
+@click.option(
+    "--substeps", type=int, metavar="N", help=f"Parts to send a step's datums in. [{_D.substeps}]"
+)
+@click.option(
+    "--max-wait",
+    type=float,
+    metavar="SECONDS",
+    help="Give up on a request after this long; 0 never. [0]",
 )
 @click.option("--model", metavar="NAME|DIR", help="The base model. [the engine's default]")
 @click.option("--engine", type=click.Choice(ENGINES), help=f"Who trains. [{_D.engine}]")

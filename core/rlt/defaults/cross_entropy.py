@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rlt
 from rlt.rendering import mean_nll
 
 if TYPE_CHECKING:
-    from tinker import Datum, ForwardBackwardOutput
+    from tinker import Datum
 
 
 @rlt.hookimpl
@@ -18,5 +18,5 @@ def compute_loss() -> rlt.Loss:
     return rlt.Loss("cross_entropy", read=_mean)
 
 
-def _mean(result: ForwardBackwardOutput, datums: Sequence[Datum]) -> float:
-    return mean_nll(result.loss_fn_outputs, datums)[0]
+def _mean(outputs: Sequence[Any], datums: Sequence[Datum]) -> float:
+    return mean_nll(outputs, datums)[0]

@@ -10,20 +10,20 @@ import rlt
 @rlt.hookimpl
 def on_step(run: rlt.Run, record: rlt.StepRecord) -> None:
     """Account for the step's rows and keep its samples."""
-    for outcome in record.batch.outcomes:
-        run.directory.rows.append(
-            {
-                "step": record.step,
-                "row": outcome.row.id,
-                "file": outcome.row.path,
-                "line": outcome.row.line,
-                "datums": outcome.datums,
-                "dropped": outcome.dropped,
-                "truncated": outcome.truncated,
-            }
-        )
-    for sample in record.batch.samples:
-        run.directory.samples.append({"step": record.step, **sample})
+    uses = [
+        {
+            "step": record.step,
+            "row": outcome.row.id,
+            "file": outcome.row.path,
+            "line": outcome.row.line,
+            "datums": outcome.datums,
+            "dropped": outcome.dropped,
+            "truncated": outcome.truncated,
+        }
+        for outcome in record.batch.outcomes
+    ]
+    run.directory.rows.append(*uses)
+    run.directory.samples.append(*({"step": record.step, **x} for x in record.batch.samples))
 
 
 @rlt.hookimpl(tryfirst=True)

@@ -19,7 +19,8 @@ async def evaluate(run: rlt.Run, rows: rlt.Rows) -> dict[str, float]:
             "none of the --eval-data rows can be rendered within the model's context"
         )
     batch = [datum(example) for example in examples]
-    result = await run.training.forward(batch, "cross_entropy")
+    request = run.training.forward(batch, "cross_entropy")
+    result = await run.answered(request, "forward of the held-out rows")
     loss, tokens = mean_nll(result.loss_fn_outputs, batch)
     return {"n_datums": len(batch), "loss": loss, "n_rows": len(rows), "tokens": int(tokens)}
 
