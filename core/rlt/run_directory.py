@@ -179,6 +179,16 @@ def keep_metrics(step: int) -> Callable[[JSON], bool]:
     return lambda line: line["step"] < step + (line.get("split") == "eval")
 
 
+def existing(out: str) -> RunDirectory:
+    """Return the directory of a run that is there, by name or path.
+
+    :raises UsageError: when there is none.
+    """
+    run = directory_for(out)
+    run.read_config()
+    return run
+
+
 def directory_for(out: str) -> RunDirectory:
     """Return the directory of `--out`: `runs/NAME`, or the value itself when it has a slash."""
     return RunDirectory(Path(out) if "/" in out else RUNS / out)

@@ -95,7 +95,7 @@ def connect(
     :raises UsageError: when the service does not offer the model.
     """
     with ExitStack() as stack:
-        url, key = plan.base_url, _key(plan)
+        url, api_key = plan.base_url, key(plan)
         if plan.local_model:
             from rlt.local import server  # noqa: PLC0415 - brings torch
 
@@ -104,11 +104,14 @@ def connect(
             url = stack.enter_context(started).url
         import tinker  # noqa: PLC0415 - takes a second
 
-        rest = tinker.RestClient(base_url=url, api_key=key)
+        rest = tinker.RestClient(base_url=url, api_key=api_key)
         max_context = _max_context(rest, plan.model)
         tokenizer = _tokenizer(plan)
         client = tinker.ServiceClient(
-            user_metadata=dict(metadata), display_name=metadata["run"], base_url=url, api_key=key
+            user_metadata=dict(metadata),
+            display_name=metadata["run"],
+            base_url=url,
+            api_key=api_key,
         )
         stack.enter_context(_Closing(client))
         yield Service(client, rest, plan.model, tokenizer, max_context)
@@ -135,7 +138,7 @@ class _Closing:
             logs.get_logger().debug("the session was not closed", why=str(failure))
 
 
-def _key(plan: EnginePlan) -> str | None:
+def key(plan: EnginePlan) -> str | None:
     """Return the key to send: None lets the SDK find the user's own."""
     if plan.engine == "tinker" and (plan.base_url is None or os.environ.get("TINKER_API_KEY")):
         return None

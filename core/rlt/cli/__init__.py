@@ -20,6 +20,9 @@ COMMANDS = {
     "convert": "Convert other tools' datasets to rlt's types.",
     "schemas": "List the dataset types, or print a schema.",
     "plugins": "List plugins, and show what one takes.",
+    "runs": "List the runs under runs/.",
+    "checkpoints": "List a run's checkpoints, or delete old ones.",
+    "verify": "Check a run's files, or compare two runs.",
     "serve": "Run the embedded engine for any Tinker client.",
 }
 """Each command and its one-line help; a test holds them to the commands' own."""

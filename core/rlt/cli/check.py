@@ -30,6 +30,7 @@ _LARGE = 16 << 20
     help="How to print findings.",
 )
 @click.option("--against", metavar="TRAIN", help="A training file; its prompts must not come up.")
+@click.option("--model", metavar="M", help="Also count tokens, as this model's template does.")
 @click.option("--max-findings", metavar="N", type=click.IntRange(0), help="Print no more than N.")
 @click.option("--select", metavar="RULES", help="Apply only these rules (comma-separated).")
 @click.option("--ignore", metavar="RULES", help="Do not apply these rules (comma-separated).")
@@ -40,6 +41,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter for each option
     kind: str,
     form: str,
     against: str | None,
+    model: str | None,
     max_findings: int | None,
     select: str | None,
     ignore: str | None,
@@ -51,7 +53,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter for each option
     Exits with 0 when there is no error (warnings are none), with 1 when there is one, and with 2
     when a file cannot be read.
     """
-    from rlt.dataset.inspect import Inspection, hold_out  # noqa: PLC0415 - not for `rlt --help`
+    from rlt.dataset.inspect import Inspection, hold_out, load_model  # noqa: PLC0415 - not for `rlt --help`
     from rlt.dataset.report import FORMATS  # noqa: PLC0415
     from rlt.dataset.rules import chosen  # noqa: PLC0415
     from rlt.plugins import dataset_types  # noqa: PLC0415
@@ -60,6 +62,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter for each option
     inspection = Inspection(types, kind, FORMATS[form](sys.stdout), rules)
     inspection.limit, inspection.progress = max_findings, _progress
     inspection.held = hold_out(against, types) if against else None
+    inspection.model = load_model(model) if model else None
     code = inspection.run(files)
     for sentence in inspection.unreadable:
         click.echo(f"rlt: {sentence}", err=True)
