@@ -20,7 +20,7 @@ from rlt.dataset.leak import Held
 from rlt.dataset.lines import Batch
 from rlt.dataset.locate import at_fault, locate
 from rlt.dataset.mixed import ArgumentEncoding
-from rlt.dataset.rules import RULES
+from rlt.dataset.rules import RULES, severity
 from rlt.dataset.schema_check import problems, validator
 from rlt.dataset.syntax import Fault, parse
 from rlt.dataset.types import DatasetType
@@ -45,7 +45,7 @@ class Checker:
     """The prompts of the training file, for the rule `leak`."""
 
     more_rules: Sequence[RowRule] = ()
-    """Rules beyond those of the file itself, such as those that need a model."""
+    """Rules for rows in which the others find no error, such as those that need a model."""
 
     compare_rows: bool = True
     """Whether to look for equal rows."""
@@ -61,7 +61,7 @@ class Checker:
         self._gate = Gate(self.kind, self._schema)
         self._seen = Duplicates()
         self.lines = LineNumbers()
-        self._rules: Sequence[RowRule] = (*_ROW_RULES, ArgumentEncoding(), *self.more_rules)
+        self._rules: Sequence[RowRule] = (*_ROW_RULES, ArgumentEncoding())
 
     @property
     def valid(self) -> int:
@@ -123,21 +123,24 @@ class Checker:
     def _look(self, line: bytes, number: int, offset: int) -> list[Finding]:
         parsed = parse_all((line,))
         if parsed and self._is_sound(line, parsed[0]):
-            found = self._problems(parsed[0])
+            found = self._problems(parsed[0], [])
             return locate(self.path, number, line.decode(), found) if found else []
         read = parse(line, offset)
         if isinstance(read, Fault):
             return [at_fault(self.path, number, read)]
         text, row = read
-        return locate(self.path, number, text, [*problems(row, self._schema), *self._problems(row)])
+        return locate(self.path, number, text, self._problems(row, problems(row, self._schema)))
 
     def _is_sound(self, line: bytes, row: Any) -> bool:
         return type(row) is dict and self._gate.valid(row) and keys_differ((line,), (row,))
 
-    def _problems(self, row: JSON) -> list[Problem]:
-        found = [problem for rule in self._rules for problem in rule(row, self.kind)]
+    def _problems(self, row: JSON, known: list[Problem]) -> list[Problem]:
+        """Add to the problems that the schema finds those that the rules find."""
+        found = known + [problem for rule in self._rules for problem in rule(row, self.kind)]
         if self.against is not None:
             found += self.against.problems(self.kind, row)
+        if not any(severity(problem.rule) == "error" for problem in found):
+            found += [problem for rule in self.more_rules for problem in rule(row, self.kind)]
         return found
 
     def _keep(self, found: Iterable[Finding]) -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from itertools import chain, islice
 
 from rlt.dataset.check import Checker
@@ -15,6 +16,7 @@ from rlt.dataset.lines import Batch, batches
 from rlt.dataset.report import FileSummary, Report
 from rlt.dataset.shapes import Shape
 from rlt.dataset.source import Source
+from rlt.dataset.tokens import Model, TokenCount
 from rlt.dataset.types import DatasetType, DatasetTypes
 from rlt.errors import UsageError
 
@@ -48,6 +50,9 @@ class Inspection:
         self.held: Held | None = None
         """The prompts that must not come up."""
 
+        self.model: Model | None = None
+        """The model to count tokens for."""
+
         self.progress: Progress = no_progress
         self.unreadable: list[str] = []
         """One sentence for each file that could not be read."""
@@ -74,7 +79,10 @@ class Inspection:
         stream = batches(source.chunks())
         first = list(islice(stream, 1))
         told = self._tell(first)
-        checker = Checker(source.label, told.kind or _NONE, self._rules, self.held)
+        tokens = TokenCount(self.model) if self.model else None
+        checker = Checker(
+            source.label, told.kind or _NONE, self._rules, self.held, (tokens,) if tokens else ()
+        )
         counts: Counter[str] = Counter()
         with self.progress(source) as show:
             every = chain(first, _shown(stream, source, show))
@@ -84,7 +92,8 @@ class Inspection:
                 if self.limit is None or counts.total() < self.limit:
                     self._report.finding(finding)
                 counts[finding.severity] += 1
-        self._report.file(self._summary(source, told, checker, counts))
+        summary = self._summary(source, told, checker, counts)
+        self._report.file(replace(summary, tokens=tokens.as_json()) if tokens else summary)
         return 1 if counts["error"] else 0
 
     def _tell(self, first: Sequence[Batch]) -> Guess:
@@ -119,6 +128,13 @@ def hold_out(train: str, types: DatasetTypes) -> Held:
         return Held(source.label, prompts(source, types))
     finally:
         source.close()
+
+
+def load_model(name: str) -> Model:
+    """Find what is needed to count tokens."""
+    from rlt.dataset.tokens import Model  # noqa: PLC0415 - brings transformers
+
+    return Model(name)
 
 
 def _findings(

@@ -33,7 +33,8 @@ class JsonReport:
     def file(self, summary: FileSummary) -> None:
         """Keep the numbers of a file."""
         keys = ("path", "type", "rows", "valid", "errors", "warnings", "sha256")
-        self._files.append({key: getattr(summary, key) for key in keys})
+        extra = {"tokens": summary.tokens} if summary.tokens else {}
+        self._files.append({key: getattr(summary, key) for key in keys} | extra)
 
     def end(self) -> None:
         """Write everything."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from rlt.dataset.findings import Finding
+from rlt.dataset.report.histogram import histogram
 from rlt.dataset.report.summary import FileSummary
 
 
@@ -35,8 +36,8 @@ class TextReport:
             f"{summary.path}: {kind}: {_count(summary.rows, 'row')}, {summary.valid:,} valid, "
             f"{_count(summary.errors, 'error')}, {_count(summary.warnings, 'warning')}"
         )
-        for note in summary.notes:
-            self._line(note)
+        for line in histogram(summary.tokens) if summary.tokens else ():
+            self._line(line)
 
     def end(self) -> None:
         """Write nothing more."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rlt.dataset.findings import Finding
+from rlt.types import JSON
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class FileSummary:
     """Findings that `--max-findings` kept back."""
 
     sha256: str
-    notes: tuple[str, ...] = ()
-    """Further lines for a person, such as the lengths of the rows."""
+    tokens: JSON | None = None
+    """Token totals and lengths, when there was a model to count for."""
 
 
 class Report(Protocol):
