@@ -159,8 +159,8 @@ def test_a_missing_request_is_waited_for_and_then_given_up() -> None:
     assert turnstile.arrive(2, lambda: ran.append(2), refused.append) == []
     turnstile.give_up()
     assert refused == [
-        "request number 2 of this training client was held for 0 seconds, "
-        "because number 1 never arrived"
+        "request number 2 was not run: it was held for 0 seconds, "
+        "because number 1 of this training client never arrived"
     ]
     for run in turnstile.arrive(1, lambda: ran.append(1), refused.append):
         run()

@@ -103,13 +103,9 @@ class AdapterBank:
         if not fits:
             raise Refusal(f"the weights do not fit the model {self._network.name!r}")
         device = self._network.device
-        return Adapter(
-            adapter.shape,
-            {
-                name: torch.nn.Parameter(adapter.weights[name].to(device, torch.float32))
-                for name in places
-            },
-        )
+        # Copies: what was read from a file is a view of it, and not aligned.
+        own = {n: adapter.weights[n].to(device, torch.float32, copy=True) for n in places}
+        return Adapter(adapter.shape, {n: torch.nn.Parameter(own[n]) for n in places})
 
     def hang(self, adapter: Adapter | None) -> None:
         """Make the network compute with `adapter`, or as the plain base model."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ATTENTION = "rlt_rowwise"
 _GROW = 64
+_UNKNOWN = ("softcap", "s_aux", "position_bias")  # they change what attention computes
 
 _rows: ContextVar[Sequence[RowCache] | None] = ContextVar("decoding_rows", default=None)
 
@@ -122,6 +123,9 @@ def _attend(  # noqa: PLR0913, PLR0917 - the signature is transformers'
     sliding_window: int | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
+    for name in _UNKNOWN:
+        if kwargs.get(name) is not None:
+            raise ValueError(f"attention with {name} is not supported by the embedded engine")
     rows = _rows.get()
     if rows is None:
         return sdpa_attention_forward(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stderr
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +20,8 @@ _LEFTOVERS = {"quantization_config", "_name_or_path", "_model_name_or_path"}
 
 def convert(gguf: Path, to: Path) -> None:
     """Write the model in `gguf`, in float32, and its tokenizer into the directory `to`."""
-    with quiet_libraries():
+    # The reader draws a progress bar of its own, which has no switch.
+    with quiet_libraries(), redirect_stderr(io.StringIO()):
         tokenizer: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         tokenizer.save_pretrained(to)
         loaded: Any = AutoModelForCausalLM.from_pretrained(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rlt.local.models import LocalModel
 
-_PROBE_TOLERANCE = 1e-3
+_TOLERANCE = 1e-2
 _UNLIMITED = 1 << 20
 
 
@@ -51,7 +51,7 @@ class Network:
             (int(layer.weight.shape[0]), int(layer.weight.shape[1]))
             for layer in self.linear_layers().values()
         }
-        self._check_logits(model)
+        self._check()
 
     def hidden(self, tokens: torch.Tensor, valid: torch.Tensor | None = None) -> torch.Tensor:
         """Last hidden states (batch, length, width) of `tokens` (batch, length), padded right.
@@ -116,16 +116,29 @@ class Network:
         return self._shapes
 
     @torch.no_grad()
-    def _check_logits(self, model: LocalModel) -> None:
-        """A model that computes its logits in a way `logits` does not know must not be trained."""
-        tokens = torch.arange(4, device=self.device)[None] % self.vocabulary
-        ours = self.logits(self.hidden(tokens))
-        theirs = self.module(input_ids=tokens, use_cache=False).logits.float()
-        if not torch.allclose(ours, theirs, rtol=_PROBE_TOLERANCE, atol=_PROBE_TOLERANCE):
-            raise UsageError(
-                f"model {model.name!r}: the embedded engine does not know how a "
-                f"{self.architecture} model turns hidden states into logits"
-            )
+    def _check(self) -> None:
+        """Compare with the model's own forward pass: not every architecture is built as assumed.
+
+        Raises UsageError for one whose numbers would be wrong.
+        """
+        tokens = [token % self.vocabulary for token in range(4)]
+        ids = torch.tensor([tokens], device=self.device)
+        try:
+            theirs = self.module(input_ids=ids, use_cache=False).logits[0].float()
+            ours = self.logits(self.hidden(ids)[0])
+            _, row = self.prefill(tokens[:3])
+            decoded = self.logits(self.advance([row], tokens[3:], 1))[0]
+        except (ValueError, TypeError, AttributeError, KeyError, RuntimeError) as error:
+            raise self._unsupported(str(error)) from error
+        if not torch.allclose(ours, theirs, rtol=_TOLERANCE, atol=_TOLERANCE):
+            raise self._unsupported("its logits are computed in an unknown way")
+        if not torch.allclose(decoded, theirs[3], rtol=_TOLERANCE, atol=_TOLERANCE):
+            raise self._unsupported("it does not keep keys and values for each position")
+
+    def _unsupported(self, why: str) -> UsageError:
+        return UsageError(
+            f"model {self.name!r} ({self.architecture}) cannot run on the embedded engine: {why}"
+        )
 
 
 def _load(model: LocalModel, device: torch.device, dtype: torch.dtype) -> Any:

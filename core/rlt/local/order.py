@@ -52,9 +52,13 @@ class Turnstile:
         deadline = self.deadline()
         if deadline is None or time.monotonic() < deadline:
             return
+        self.abandon(
+            f"it was held for {self._patience:.0f} seconds, because number {self._next} of this "
+            "training client never arrived"
+        )
+
+    def abandon(self, why: str) -> None:
+        """Refuse what is held."""
         for number, (_, refuse) in sorted(self._held.items()):
-            refuse(
-                f"request number {number} of this training client was held for "
-                f"{self._patience:.0f} seconds, because number {self._next} never arrived"
-            )
+            refuse(f"request number {number} was not run: {why}")
         self._held.clear()

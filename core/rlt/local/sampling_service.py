@@ -6,13 +6,14 @@ import uuid
 from typing import TYPE_CHECKING
 
 from rlt.local.invariance import most_rows
-from rlt.local.refusal import Refusal
+from rlt.local.refusal import NotFound, Refusal
 from rlt.local.sampling import Job, Lane, SampleResult
 from rlt.local.wire_sampling import decode_sample, encode_sample
 
 if TYPE_CHECKING:
     from tinker import types
 
+    from rlt.local.adapters import Adapter
     from rlt.local.promises import Promise
     from rlt.local.samplers import Sampler
     from rlt.local.work import Workshop
@@ -65,15 +66,17 @@ class SamplingService:
         return promise
 
     def _lane(self, sampler: Sampler) -> Lane:
-        path, key = sampler.tinker_path, sampler.weights_key
-        read = (
-            None
-            if path is None
-            else lambda: self._shop.bank.trainable(self._shop.store.load(path)[1])
-        )
+        key = sampler.weights_key
+        read = None if sampler.snapshot else lambda: self._read(sampler)
         adapter = None if key is None else self._shop.weights.get(key, read)
-        shapes = self._shop.network.weight_shapes()
-        if adapter is not None:
-            shapes |= {(w.shape[0], w.shape[1]) for w in adapter.weights.values()}
+        weights = adapter.weights.values() if adapter else ()
+        shapes = self._shop.network.weight_shapes() | {(w.shape[0], w.shape[1]) for w in weights}
         rows = most_rows(frozenset(shapes), self._shop.network.device, self._shop.network.dtype)
         return Lane(self._shop.network, self._shop.bank, adapter, rows)
+
+    def _read(self, sampler: Sampler) -> Adapter:
+        path = sampler.tinker_path or ""
+        info, stored = self._shop.store.load(path)
+        if info.created != sampler.version:
+            raise NotFound(f"{path} was overwritten after this sampling client was created")
+        return self._shop.bank.trainable(stored)

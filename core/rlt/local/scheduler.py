@@ -1,14 +1,12 @@
 """The one thread that computes, and what it does next.
 
-Training requests and sampling take turns: a training request runs whole, sampling in short slices,
-so neither waits for the other longer than that: a slice is as long as the training request before
-it, and half a second at least. Lanes (sets of weights that are sampled from) take
-turns among themselves.
+Training requests and sampling take turns. Training requests run whole, for half a second together
+or for as long as one takes; then sampling has as long, in steps of one token. Lanes, the sets of
+weights that are sampled from, take turns among themselves.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -22,8 +20,6 @@ from rlt.local.refusal import Refusal
 if TYPE_CHECKING:
     from rlt.local.promises import Promise, Result
     from rlt.local.sampling import Job, Lane
-
-logger = logging.getLogger(__name__)
 
 _SLICE_SECONDS = 0.5
 _CLOSED = "the embedded engine was closed"
@@ -77,7 +73,9 @@ class Scheduler:
     def forget(self, model_id: str) -> None:
         """Drop the order of a training client that is gone."""
         with self._wake:
-            self._turnstiles.pop(model_id, None)
+            turnstile = self._turnstiles.pop(model_id, None)
+        if turnstile is not None:
+            turnstile.abandon("its session was finished")
 
     def check(self) -> None:
         """Called inside long work. Raises Stopped when the engine is being closed."""
@@ -104,6 +102,8 @@ class Scheduler:
         while (run := self._next()) is not None:
             began = time.monotonic()
             run()
+            while time.monotonic() - began < _SLICE_SECONDS and (more := self._pop()) is not None:
+                more()
             self._sample_for(max(_SLICE_SECONDS, time.monotonic() - began))
 
     def _next(self) -> Callable[[], None] | None:
@@ -119,6 +119,10 @@ class Scheduler:
             if self._stopping:
                 return None
             return self._queue.popleft() if self._queue else _nothing
+
+    def _pop(self) -> Callable[[], None] | None:
+        with self._wake:
+            return self._queue.popleft() if self._queue and not self._stopping else None
 
     def _give_up_waiting(self) -> None:
         for turnstile in self._turnstiles.values():

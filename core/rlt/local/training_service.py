@@ -84,7 +84,8 @@ class TrainingService:
                     check=self._shop.scheduler.check,
                 )
             except Exception:
-                trainee.spoil()
+                if not message.forward_only:
+                    trainee.spoil()
                 raise
             return encode_outcome(outcome)
 
