@@ -35,6 +35,13 @@ class Beginning:
     saved: Mapping[str, Any] | None = None
     """What `config.json` holds, when resuming."""
 
+    @property
+    def starting_weights(self) -> str | None:
+        """What step 0 began with when it was not fresh weights, also for a run that goes on."""
+        # only a run that began from other weights has such a path in its own configuration
+        began: str | None = self.saved["config"]["resume"] if self.saved else None
+        return self.weights or began
+
 
 def find(out: str | None, resume: str | None, plugin: str) -> Beginning:
     """Decide where a run begins, from its `--out` and `--resume`.

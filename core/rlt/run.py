@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rlt import logs, waiting
@@ -53,16 +53,30 @@ class Run:
         """Why the run will end after this step; None while it goes on."""
         self.interrupted = False
         """Whether it was a signal that asked."""
+        self.starting_weights: str | None = None
+        """`tinker://` path of the weights that step 0 began with; None when they were fresh."""
         self._service: Service | None = None
         self._training: tinker.TrainingClient | None = None
         self._renderer: Renderer | None = None
         self._background: list[tuple[asyncio.Future[Any], str]] = []
         self._samplers: dict[str, asyncio.Future[tinker.SamplingClient]] = {}
+        self._states: dict[Any, Any] = {}
 
     @property
     def options(self) -> Mapping[str, Any]:
         """The plugins' options, every default filled in."""
         return self.config.options
+
+    def state(self, kind: Callable[[], T]) -> T:
+        """Return the run's one object of a class, made when it is first asked for.
+
+        This is where a plugin keeps what outlives a step. It is not saved: after a resume it is
+        made anew.
+        """
+        if kind not in self._states:
+            self._states[kind] = kind()
+        state: T = self._states[kind]
+        return state
 
     # ---- the service, open from `on_start` to `on_finish`
 
@@ -103,17 +117,25 @@ class Run:
     async def sampler(
         self, weights: Literal["current", "base"] = "current"
     ) -> tinker.SamplingClient:
-        """Return a sampling client, made at most once for each state of the weights."""
+        """Return a sampling client, made at most once for each state of the weights.
+
+        :param weights: `base` are those before step 0, also after a resume.
+        """
         if weights not in self._samplers:
             self._samplers[weights] = asyncio.ensure_future(self._new_sampler(weights))
         return await self._samplers[weights]
 
     async def _new_sampler(self, weights: Literal["current", "base"]) -> tinker.SamplingClient:
         request: Awaitable[tinker.SamplingClient]
-        if weights == "current":
-            request = self.training.save_weights_and_get_sampling_client()
+        client, trained = self.service.client, self.training
+        if weights == "base" and self.starting_weights:
+            loaded = client.create_training_client_from_state(self.starting_weights)
+            trained = await self.answered(loaded, "the weights before step 0")
+        if weights == "base" and not self.starting_weights:
+            # a fresh adapter changes nothing, so this is also what step 0 began with
+            request = client.create_sampling_client(base_model=self.service.model)
         else:
-            request = self.service.client.create_sampling_client(base_model=self.service.model)
+            request = trained.save_weights_and_get_sampling_client()
         return await self.answered(request, f"the sampler of the {weights} weights")
 
     def weights_changed(self) -> None:

@@ -45,6 +45,7 @@ async def session(
     training, start = await _training_client(run, opened, beginning, metadata)
     if beginning.resumes:
         _rewind(run, start.step if start else 0)
+    run.starting_weights = beginning.starting_weights
     run.attach(opened, training)
     with _signals(run):
         outcome = await engine.train(run, start)
