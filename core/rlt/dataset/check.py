@@ -21,7 +21,7 @@ from rlt.dataset.lines import Batch
 from rlt.dataset.locate import at_fault, locate
 from rlt.dataset.mixed import ArgumentEncoding
 from rlt.dataset.rules import RULES, severity
-from rlt.dataset.schema_check import problems, validator
+from rlt.dataset.schema_check import problems
 from rlt.dataset.syntax import Fault, parse
 from rlt.dataset.types import DatasetType
 from rlt.types import JSON
@@ -56,9 +56,8 @@ class Checker:
     """Whether the whole file is something else, so that single rows are not worth a word."""
 
     def __post_init__(self) -> None:
-        """Compile the schema once."""
-        self._schema = validator(self.kind.schema, self.kind.name)
-        self._gate = Gate(self.kind, self._schema)
+        """Prepare what is kept from row to row."""
+        self._gate = Gate(self.kind, self.kind.validator)
         self._seen = Duplicates()
         self.lines = LineNumbers()
         self._rules: Sequence[RowRule] = (*_ROW_RULES, ArgumentEncoding())
@@ -129,7 +128,9 @@ class Checker:
         if isinstance(read, Fault):
             return [at_fault(self.path, number, read)]
         text, row = read
-        return locate(self.path, number, text, self._problems(row, problems(row, self._schema)))
+        return locate(
+            self.path, number, text, self._problems(row, problems(row, self.kind.validator))
+        )
 
     def _is_sound(self, line: bytes, row: Any) -> bool:
         return type(row) is dict and self._gate.valid(row) and keys_differ((line,), (row,))

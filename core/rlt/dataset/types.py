@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from rlt.dataset.schema_check import validator
 from rlt.dataset.spelling import closest
 from rlt.errors import UsageError
 from rlt.types import JSON
@@ -24,6 +25,14 @@ class DatasetType:
     name: str
     schema: JSON
     summary: str = ""
+
+    @cached_property
+    def validator(self) -> Any:
+        """The `jsonschema` validator, whose word is final; compiled when first asked for.
+
+        :raises UsageError: when the schema is not one.
+        """
+        return validator(self.schema, self.name)
 
     @cached_property
     def properties(self) -> Mapping[str, JSON]:
