@@ -40,15 +40,16 @@ def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished
     base = resume.layer(saved) if saved else {}
     chosen, manager = plugins.select(_plugin_names(top, base))
     set_options = options.parse(settings.get("options", ()), chosen)
-    layers = [chosen[0].info.defaults, base, file_layer, {**settings, "options": set_options}]
+    algorithm = next((plugin for plugin in chosen if "make_datums" in plugin.hooks), chosen[0])
+    layers = [algorithm.info.defaults, base, file_layer, {**settings, "options": set_options}]
     config = configuration.resolve(layers)
     config = configuration.resolve(
         [configuration.to_json(config), {"options": options.fill(config.options, chosen)}]
     )
     if config.schedule != "constant" and config.horizon is None:
         config = dataclasses.replace(config, horizon=config.steps)  # a longer resume keeps it
-    run = Run(config, Hooks(manager), beginning.directory, algorithm=chosen[0].info,
-              name=chosen[0].name)  # fmt: skip
+    run = Run(config, Hooks(manager), beginning.directory, algorithm=algorithm.info,
+              name=algorithm.name)  # fmt: skip
     _load_rows(run)
     plan = service.plan(config)
     sha256 = getattr(run.train_rows, "sha256", None)
