@@ -155,6 +155,8 @@ class AdapterBank:
             warnings.filterwarnings(
                 "ignore", message=r"Model (has|with) `tie_word_embeddings=True`"
             )
+            # GPT-2 has layers that are stored the other way round; peft sees that by itself.
+            warnings.filterwarnings("ignore", message="fan_in_fan_out is set to")
             inject_adapter_in_model(config, self._network.module, name, low_cpu_mem_usage=True)
         del self._network.module.peft_config  # else peft takes the next slot for a mistake
         self._shown = None

@@ -125,7 +125,7 @@ def _attend(  # noqa: PLR0913, PLR0917 - the signature is transformers'
 ) -> tuple[torch.Tensor, None]:
     for name in _UNKNOWN:
         if kwargs.get(name) is not None:
-            raise ValueError(f"attention with {name} is not supported by the embedded engine")
+            raise ValueError(f"its attention uses {name}")
     rows = _rows.get()
     if rows is None:
         return sdpa_attention_forward(

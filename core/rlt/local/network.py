@@ -128,7 +128,7 @@ class Network:
             ours = self.logits(self.hidden(ids)[0])
             _, row = self.prefill(tokens[:3])
             decoded = self.logits(self.advance([row], tokens[3:], 1))[0]
-        except (ValueError, TypeError, AttributeError, KeyError, RuntimeError) as error:
+        except (ValueError, TypeError, AttributeError, LookupError, RuntimeError) as error:
             raise self._unsupported(str(error)) from error
         if not torch.allclose(ours, theirs, rtol=_TOLERANCE, atol=_TOLERANCE):
             raise self._unsupported("its logits are computed in an unknown way")
