@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlt.types import JSON as JSON
     from rlt.types import Batch as Batch
     from rlt.types import Checkpoint as Checkpoint
+    from rlt.types import Environment as Environment
     from rlt.types import Loss as Loss
     from rlt.types import Outcome as Outcome
     from rlt.types import PluginInfo as PluginInfo
@@ -37,6 +38,7 @@ _HOMES = {
         "JSON",
         "Batch",
         "Checkpoint",
+        "Environment",
         "Loss",
         "Outcome",
         "PluginInfo",

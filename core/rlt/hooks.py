@@ -34,14 +34,23 @@ class Hooks:
             raise self._typed(error, hook, arguments) from error
 
     async def call_async(self, hook: str, /, **arguments: Any) -> Any:
-        """Call a first-result hook that may be async, and await what it returns."""
-        result = self.call(hook, **arguments)
-        if not inspect.isawaitable(result):
-            return result
-        try:
-            return await result
-        except Exception as error:
-            raise self._typed(error, hook, arguments) from error
+        """Call a first-result hook that may be async: the first answer, awaited, that is not None.
+
+        Plugins are asked one after another here, because what an async one has to say is only
+        known once it has been awaited.
+        """
+        caller = getattr(self._manager.hook, hook)
+        plugins = [each.plugin for each in caller.get_hookimpls() if not _wraps(each)]
+        for plugin in reversed(plugins):
+            others = [each for each in plugins if each is not plugin]
+            try:
+                result = self._manager.subset_hook_caller(hook, others)(**arguments)
+                result = await result if inspect.isawaitable(result) else result
+            except Exception as error:
+                raise self._typed(error, hook, arguments) from error
+            if result is not None:
+                return result
+        return None
 
     def _typed(self, error: Exception, hook: str, arguments: Mapping[str, Any]) -> Exception:
         if isinstance(error, RltError) or is_service_error(error):
@@ -66,3 +75,7 @@ class Hooks:
             name = codes.get(frame.f_code, name)
         last = traceback.extract_tb(error.__traceback__)[-1]
         return name, f"{last.filename}:{last.lineno}"
+
+
+def _wraps(implementation: pluggy.HookImpl) -> bool:
+    return implementation.hookwrapper or implementation.wrapper

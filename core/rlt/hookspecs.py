@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
-from rlt.types import JSON, Batch, Checkpoint, Loss, Outcome, Row, Rows, Split, StepRecord
+from rlt.types import (
+    JSON,
+    Batch,
+    Checkpoint,
+    Environment,
+    Loss,
+    Outcome,
+    Row,
+    Rows,
+    Split,
+    StepRecord,
+)
 
 if TYPE_CHECKING:
     from rlt.run import Run
@@ -120,6 +131,17 @@ def on_evaluate(run: Run, record: JSON) -> None:
 
 
 # ---- environments
+
+
+@hookspec(firstresult=True)
+def make_environment(run: Run, row: Row) -> Environment | Awaitable[Environment] | None:
+    """Return a new episode of an environment row. First result; may be async.
+
+    Called once for each sample of the row, before any of them is begun.
+
+    :return: an `Environment`; None when this plugin does not know the row. When none does, the
+        row is one turn: its prompt, one completion, `score`.
+    """
 
 
 @hookspec(firstresult=True)

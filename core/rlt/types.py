@@ -78,6 +78,34 @@ class Rows(Protocol):
     def __getitem__(self, index: int, /) -> Row: ...
 
 
+class Environment(Protocol):
+    """One episode of an environment row. It speaks first; then the model and it take turns.
+
+    `reset`, `observe`, then `act` and, unless it is `done`, `observe` again, and so on; at the end
+    `reward`. Every method is async, so that all episodes of a step go on together.
+    """
+
+    async def reset(self, seed: int) -> None:
+        """Begin. The same seed must give the same episode."""
+        ...
+
+    async def observe(self) -> str | Sequence[JSON]:
+        """Return what the model has not seen yet: a user's text, or messages (tool results too)."""
+        ...
+
+    async def act(self, action: str) -> None:
+        """Take what the model said, without its stop token."""
+        ...
+
+    async def done(self) -> bool:
+        """Say whether the episode is over."""
+        ...
+
+    async def reward(self) -> float | None:
+        """Return the episode's reward; None leaves it to `score`, which gets the last action."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
     """What became of one row in one step; the row ledger's line."""

@@ -78,6 +78,25 @@ class ChatRenderer:
         context, last = self.split(prompt, completion, tools)
         return context.then(last, 1.0)
 
+    def follow_up(
+        self,
+        history: str | Sequence[JSON],
+        messages: str | Sequence[JSON],
+        tools: Sequence[JSON] | None = None,
+    ) -> list[int]:
+        """Return the ids between a sampled turn, with the token that ended it, and the next one.
+
+        The turn itself is rendered as a placeholder: nothing that was sampled is encoded again.
+        """
+        turn = {"role": "assistant", "content": _PROBE}
+        turns = [*as_messages(history, "user"), turn, *as_messages(messages, "user")]
+        text = self._render(turns, tools, is_open=True)
+        _, _, after = text.rpartition(_PROBE)
+        _, end, given = after.partition(self._end)
+        if not end:
+            raise Unrenderable("the chat template does not close the assistant's turns")
+        return self._encode(given)
+
     def completion_text(self, completion: str | Sequence[JSON]) -> str:
         """Return what the assistant wrote, tool calls as this model writes them."""
         turns = [t for t in as_messages(completion, "assistant") if t["role"] == "assistant"]

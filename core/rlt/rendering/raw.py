@@ -49,6 +49,15 @@ class RawRenderer:
         context, answer = self.split(prompt, completion, tools)
         return context.then(answer, 1.0)
 
+    def follow_up(
+        self,
+        history: str | Sequence[JSON],  # noqa: ARG002 - text goes on as it stands
+        messages: str | Sequence[JSON],
+        tools: Sequence[JSON] | None = None,  # noqa: ARG002
+    ) -> list[int]:
+        """Encode the text that comes after a sampled turn."""
+        return self._encode(messages)
+
     def completion_text(self, completion: str | Sequence[JSON]) -> str:
         """Return the completion, which must be a string."""
         return _string(completion)

@@ -56,6 +56,19 @@ class Renderer(Protocol):
         """
         ...
 
+    def follow_up(
+        self,
+        history: str | Sequence[JSON],
+        messages: str | Sequence[JSON],
+        tools: Sequence[JSON] | None = None,
+    ) -> list[int]:
+        """Return the ids between a sampled turn, with the token that ended it, and the next one.
+
+        :param history: what came before the sampled turn.
+        :param messages: what came after it: a user's text, or messages.
+        """
+        ...
+
     def completion_text(self, completion: str | Sequence[JSON]) -> str:
         """Return what the assistant wrote, tool calls included, as the model would write it."""
         ...
