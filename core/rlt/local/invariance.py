@@ -30,18 +30,28 @@ _ACTIVATIONS: tuple[Operation, ...] = (F.silu, partial(F.gelu, approximate="tanh
 
 def most_rows(shapes: frozenset[tuple[int, int]], device: torch.device, dtype: torch.dtype) -> int:
     """The largest batch for weights of `shapes` (out, in) in which rows come out as if alone."""
-    return min(_most_rows(out, inner, device, dtype) for out, inner in sorted(shapes))
+    products = [_product_rows(out, inner, device, dtype) for out, inner in shapes]
+    widths = {inner for _, inner in shapes}
+    return min(*products, *(_activation_rows(width, device, dtype) for width in widths))
 
 
 @cache
 @torch.no_grad()
-def _most_rows(out: int, inner: int, device: torch.device, dtype: torch.dtype) -> int:
-    generator = torch.Generator().manual_seed(0)
-    numbers = torch.randn(MOST_ROWS + out, inner, generator=generator).to(device, dtype)
-    rows, weight = numbers[:MOST_ROWS], numbers[MOST_ROWS:]
-    found = [_safe_height(partial(F.linear, weight=weight), rows)]
-    found += [_safe_height(activation, rows) for activation in _ACTIVATIONS]
-    return min(found)
+def _product_rows(out: int, inner: int, device: torch.device, dtype: torch.dtype) -> int:
+    weight = _numbers(out, inner, device, dtype)
+    return _safe_height(partial(F.linear, weight=weight), _numbers(MOST_ROWS, inner, device, dtype))
+
+
+@cache
+@torch.no_grad()
+def _activation_rows(width: int, device: torch.device, dtype: torch.dtype) -> int:
+    rows = _numbers(MOST_ROWS, width, device, dtype)
+    return min(_safe_height(activation, rows) for activation in _ACTIVATIONS)
+
+
+def _numbers(height: int, width: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(height)
+    return torch.randn(height, width, generator=generator).to(device, dtype)
 
 
 def _safe_height(operation: Operation, rows: torch.Tensor) -> int:
