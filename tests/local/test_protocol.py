@@ -134,6 +134,7 @@ def test_training_and_sampling_do_not_starve_each_other(http: httpx.Client, mode
 def test_what_cannot_be_read_is_refused_at_once(http: httpx.Client, model_id: str) -> None:
     assert http.post("forward_backward", content=b"\xff\xff").status_code == 400
     assert http.post("optim_step", content=b"{").status_code == 422
+    assert http.post("cancel_future", content=b"[]").status_code == 400
     unknown = http.post("optim_step", json={"model_id": "x", "adam_params": {}})
     assert unknown.status_code == 404
     assert "training client 'x' is not known" in unknown.json()["detail"]

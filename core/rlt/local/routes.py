@@ -69,6 +69,10 @@ def _endpoint(engine: Engine, handler: Handler) -> Callable[[Request], Awaitable
             return _detail(422, _first_problem(error))
         except (DecodeError, ValueError) as error:
             return _detail(400, f"the message cannot be read: {error}")
+        except Exception as error:
+            # Our fault, and yet no 5xx, which the SDK would repeat for minutes.
+            logger.exception("an endpoint of the embedded engine failed")
+            return _detail(400, f"the embedded engine failed: {type(error).__name__}: {error}")
         if isinstance(result, Response):
             return result
         return JSONResponse(_promised(result) if isinstance(result, Promise) else result)

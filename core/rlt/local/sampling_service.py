@@ -54,8 +54,8 @@ class SamplingService:
         promise.extra["sample_sequence_ids"] = [uuid.uuid4().hex for _ in range(count)]
         try:
             wanted = decode_sample(request, self._shop.network)
-        except Refusal as refusal:
-            promise.fail(refusal)
+        except Exception as error:  # becomes the answer
+            promise.fail(error)
             return promise
 
         def deliver(result: SampleResult) -> None:

@@ -124,6 +124,8 @@ def _decode_input(chunks: Sequence[pb.Chunk], what: str) -> np.ndarray:
     for chunk in chunks:
         if chunk.WhichOneof("chunk") != "encoded_text":
             raise Refusal(f"{what}: the embedded engine reads text only, not images or audio")
+        if len(chunk.encoded_text.tokens) % 4:
+            raise Refusal(f"{what}: its tokens are not 32-bit integers")
         parts.append(np.frombuffer(chunk.encoded_text.tokens, np.int32))
     return np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
