@@ -6,9 +6,10 @@ the line of the plugin's code. The program's own errors and those of the service
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pluggy
@@ -28,10 +29,8 @@ class Hooks:
 
         :raises PluginError: when a plugin raises.
         """
-        try:
+        with self._boundary(hook, arguments):
             return getattr(self._manager.hook, hook)(**arguments)
-        except Exception as error:
-            raise self._typed(error, hook, arguments) from error
 
     async def call_async(self, hook: str, /, **arguments: Any) -> Any:
         """Call a first-result hook that may be async: the first answer, awaited, that is not None.
@@ -43,18 +42,23 @@ class Hooks:
         plugins = [each.plugin for each in caller.get_hookimpls() if not _wraps(each)]
         for plugin in reversed(plugins):
             others = [each for each in plugins if each is not plugin]
-            try:
+            with self._boundary(hook, arguments):
                 result = self._manager.subset_hook_caller(hook, others)(**arguments)
                 result = await result if inspect.isawaitable(result) else result
-            except Exception as error:
-                raise self._typed(error, hook, arguments) from error
             if result is not None:
                 return result
         return None
 
-    def _typed(self, error: Exception, hook: str, arguments: Mapping[str, Any]) -> Exception:
-        if isinstance(error, RltError) or is_service_error(error):
-            return error
+    @contextlib.contextmanager
+    def _boundary(self, hook: str, arguments: Mapping[str, Any]) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, RltError) or is_service_error(error):
+                raise
+            raise self._blame(error, hook, arguments) from error
+
+    def _blame(self, error: Exception, hook: str, arguments: Mapping[str, Any]) -> PluginError:
         name, line = self._culprit(error, hook)
         step = arguments.get("step", getattr(arguments.get("record"), "step", None))
         at = "" if step is None else f" at step {step}"

@@ -161,11 +161,14 @@ def _tokenizer(plan: EnginePlan) -> Any:
 
     if plan.local_model:
         return load_tokenizer(plan.local_model.directory)
-    return load_tokenizer(_downloaded_tokenizer(plan.model))
+    return load_tokenizer(tokenizer_folder(plan.model))
 
 
-def _downloaded_tokenizer(model: str) -> Path:
-    """Return a folder with the model's tokenizer: a local folder, the cache, or the hub."""
+def tokenizer_folder(model: str) -> Path:
+    """Return a folder with the model's tokenizer: a local folder, the cache, or the hub.
+
+    :raises UsageError: when none has it.
+    """
     import huggingface_hub  # noqa: PLC0415
 
     if Path(model).is_dir():

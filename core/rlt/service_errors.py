@@ -12,7 +12,7 @@ import sys
 from rlt.errors import RltError, RunError
 
 
-def is_service_error(error: BaseException) -> bool:
+def is_service_error(error: BaseException | None) -> bool:
     """Say whether the SDK raised this, as opposed to a plugin's own code."""
     tinker = sys.modules.get("tinker")
     if tinker is None:
@@ -27,6 +27,8 @@ def explain(error: BaseException) -> RltError | None:
         return None
     import tinker  # noqa: PLC0415 - it is loaded already
 
+    if isinstance(error.__cause__, tinker.TinkerError):
+        error = error.__cause__  # the SDK wraps the failure of some requests in a ValueError
     message = re.sub(r" for self\.request_id=.*", "", " ".join(str(error).split()))
     if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
         return RunError(f"the service refused the API key ({message}); check TINKER_API_KEY")
