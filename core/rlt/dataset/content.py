@@ -6,7 +6,8 @@ they hold for any registered type, and they are robust to rows that the schema h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from rlt.dataset.findings import Problem, quote
@@ -14,15 +15,16 @@ from rlt.dataset.spelling import misspelt
 from rlt.dataset.types import DatasetType
 from rlt.types import JSON
 
-_MESSAGE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+_MESSAGE_KEYS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
 _OTHERS = ("system", "developer", "user", "tool")
-_CALL_KEYS = ("id", "type", "function")
+_CALL_KEYS = frozenset(("id", "type", "function"))
 
 
-def messages(value: Any) -> Iterator[tuple[int, JSON]]:
-    """Go through the messages of a text, if it is one in messages."""
-    if isinstance(value, list):
-        yield from ((i, item) for i, item in enumerate(value) if isinstance(item, dict))
+def messages(value: Any) -> Sequence[tuple[int, JSON]]:
+    """Return the messages of a text with their numbers, if it is one in messages."""
+    if not isinstance(value, list):
+        return ()
+    return [(i, item) for i, item in enumerate(value) if isinstance(item, dict)]
 
 
 def empty_text(row: JSON, kind: DatasetType) -> Iterator[Problem]:
@@ -56,7 +58,7 @@ def _blank(text: Any) -> bool:
 
 def misspelt_field(row: JSON, kind: DatasetType) -> Iterator[Problem]:
     """Find keys that are one slip away from a known one."""
-    yield from _slips(row, kind.properties, ())
+    yield from _slips(row, kind.properties.keys(), ())
     for key in kind.texts:
         for i, message in messages(row.get(key)):
             yield from _slips(message, _MESSAGE_KEYS, (key, i))
@@ -64,8 +66,12 @@ def misspelt_field(row: JSON, kind: DatasetType) -> Iterator[Problem]:
                 yield from _slips(call, _CALL_KEYS, (key, i, "tool_calls", j))
 
 
-def _slips(value: JSON, known: Any, pointer: tuple[str | int, ...]) -> Iterator[Problem]:
-    for key in value.keys() - set(known):
+def _slips(
+    value: JSON, known: AbstractSet[str], pointer: tuple[str | int, ...]
+) -> Iterator[Problem]:
+    if value.keys() <= known:
+        return
+    for key in value.keys() - known:
         meant = misspelt(key, known)
         if meant and meant not in value:
             message = (

@@ -67,6 +67,8 @@ def render_pointer(pointer: Iterable[str | int]) -> str:
 def shorten(text: str, limit: int = 60) -> str:
     """Make a piece of data fit into a message: on one line, printable and not too long."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    if cut.isprintable():
+        return cut
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
         for c in cut

@@ -15,6 +15,9 @@ BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 26
 """A line longer than this is cut: it is no row, and must not fill the memory."""
 
+CUT = b"\0 cut"
+"""What a cut line ends with."""
+
 
 @dataclass(slots=True)
 class Batch:
@@ -46,8 +49,8 @@ class Batch:
 def batches(chunks: Iterable[bytes]) -> Iterator[Batch]:
     """Cut `chunks` into lines; blank ones and a byte order mark are passed over."""
     number, offset = 1, 0
-    for lines in _whole_lines(chunks):
-        size, first, start = sum(map(len, lines)) + len(lines), number, offset
+    for lines, dropped in _whole_lines(chunks):
+        size, first, start = sum(map(len, lines)) + len(lines) + dropped, number, offset
         number, offset = number + len(lines), offset + size
         if start == 0 and lines[0].startswith(BOM):
             lines[0], start = lines[0].removeprefix(BOM), len(BOM)
@@ -63,20 +66,29 @@ def _without_blanks(lines: list[bytes], first: int, start: int) -> Batch:
     return Batch(rows, [numbers[i] for i in kept], start, list(map(len, lines)), kept)
 
 
-def _whole_lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield lists of complete lines; the last line of the file needs no line feed."""
+def _whole_lines(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int]]:
+    """Yield lists of complete lines, and how many bytes of the first were dropped.
+
+    The last line of the file needs no line feed.
+    """
     pending: list[bytes] = []
     held = 0
     for chunk in chunks:
         lines = chunk.split(b"\n")
+        held += len(lines[0])
+        pending.append(lines[0] if held <= LONGEST else b"")
         if len(lines) == 1:
-            pending.append(chunk if held <= LONGEST else b"")
-            held += len(chunk)
             continue
-        pending.append(lines[0])
-        lines[0] = b"".join(pending)
-        held = len(lines[-1])
+        lines[0], dropped = _joined(pending, held)
         pending = [lines.pop()]
-        yield lines
+        held = len(pending[0])
+        yield lines, dropped
     if held:
-        yield [b"".join(pending)]
+        line, dropped = _joined(pending, held)
+        yield [line], dropped
+
+
+def _joined(pieces: list[bytes], length: int) -> tuple[bytes, int]:
+    """Join a line; one that had to be cut ends in what no JSON may, so it is never mistaken."""
+    line = b"".join(pieces)
+    return (line, 0) if len(line) == length else (line + CUT, length - len(line) - len(CUT))

@@ -85,9 +85,20 @@ def open_rows(path: str, dataset_type: DatasetType) -> FileRows:
         is one line: the first error, and how many more there are of which rule.
     """
     source = Source(path)
-    checker = Checker(source.label, dataset_type, compare_rows=False)
-    refusal, warnings, offsets = Refusal(path, dataset_type), list[Finding](), array("Q")
     spool = None if source.seekable else tempfile.TemporaryFile()  # noqa: SIM115 - the rows own it
+    try:
+        return _read(source, spool, dataset_type)
+    except BaseException:
+        source.close()
+        if spool:
+            spool.close()
+        raise
+
+
+def _read(source: Source, spool: BinaryIO | None, dataset_type: DatasetType) -> FileRows:
+    checker = Checker(source.label, dataset_type, compare_rows=False)
+    refusal, warnings = Refusal(source.path, dataset_type), list[Finding]()
+    offsets = array("Q")
     for batch in batches(_copied(source.chunks(), spool)):
         offsets.extend(batch.offsets)
         refusal.look(batch.lines)
@@ -96,6 +107,7 @@ def open_rows(path: str, dataset_type: DatasetType) -> FileRows:
     refusal.raise_if_any()
     if spool:
         spool.flush()
+        source.close()
     rows = FileRows(source.label, spool or source.file, offsets, checker, source.sha256)
     rows.warnings = warnings
     return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import lru_cache
 
 ELSEWHERE = {
     "response": "completion",
@@ -64,7 +65,11 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` most resembles, in spelling or in meaning; None if none."""
     if len(word) > 64:  # no slip, and difflib takes its time
         return None
-    words = list(known)
+    return _closest(word, tuple(known))
+
+
+@lru_cache(maxsize=4096)
+def _closest(word: str, words: tuple[str, ...]) -> str | None:
     spelt = difflib.get_close_matches(word, words, 1, 0.7)
     if spelt:
         return spelt[0]
