@@ -3,7 +3,7 @@
     python tests/dataset/fuzz.py -max_total_time=600 SEEDS…
 
 where SEEDS are folders of files, such as `tests/dataset/corpus`. Needs `atheris`. What it finds
-becomes a file of the corpus or a line of `test_found_by_fuzzing.py`.
+becomes a file of the corpus.
 """
 
 from __future__ import annotations
