@@ -119,6 +119,9 @@ REJECTED: list[tuple[Any, str, str]] = [
     ({"prompt": "x", "completion": " "}, "sdft", "empty-text /completion"),
     ({"chosen": "a", "rejected": "b"}, "dpo", "no common start"),
     ([1], "sdft", "not-an-object"),
+    ({"prompt": "x", "completion": ["y"]}, "environment", "does not end in text"),
+    ({"prompt": "x", "completion": 7}, "environment", "does not end in text"),
+    ({"instruction": "x", "output": "y", "history": 7}, "sdft", "not a list of pairs"),
 ]
 
 

@@ -33,6 +33,8 @@ def _system(value: Any) -> list[JSON]:
 
 def _history(value: Any) -> list[JSON]:
     turns: list[JSON] = []
+    if value is not None and not isinstance(value, list):
+        raise Unconvertible("its history is not a list of pairs")
     for pair in value or []:
         if not isinstance(pair, list) or len(pair) != 2:
             raise Unconvertible("its history is not a list of pairs")

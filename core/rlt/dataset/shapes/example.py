@@ -78,7 +78,8 @@ def task(example: Example) -> JSON:
 def _last_words(answer: Text) -> str:
     if isinstance(answer, str):
         return answer
-    content = answer[-1].get("content") if answer else None
+    last = answer[-1] if isinstance(answer, list) and answer else None
+    content = last.get("content") if isinstance(last, dict) else None
     if not isinstance(content, str) or not content:
         raise Unconvertible(
             "its answer does not end in text, so there is nothing to verify against"
