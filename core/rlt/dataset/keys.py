@@ -46,13 +46,14 @@ def _many_key_ends(text: bytes) -> int:
 
 def count_keys(rows: Sequence[Any]) -> int:
     """Count the keys of all objects in `rows`; -1 when they nest too deeply to be read."""
-    keys, level = 0, rows
+    keys, level, types = 0, rows, set(map(type, rows))
     for _ in range(DEEPEST + 2):
-        dicts = [item for item in level if type(item) is dict]
-        lists = [item for item in level if type(item) is list]
+        dicts = level if types == {dict} else [item for item in level if type(item) is dict]
+        lists = [item for item in level if type(item) is list] if list in types else ()
         keys += sum(map(len, dicts))
         children = list(chain(chain.from_iterable(map(dict.values, dicts)), *lists))
-        if set(map(type, children)).isdisjoint((dict, list)):
+        types = set(map(type, children))
+        if types.isdisjoint((dict, list)):
             return keys
         level = children
     return -1
