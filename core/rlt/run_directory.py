@@ -55,6 +55,15 @@ class JsonLines:
         finally:
             os.close(descriptor)
 
+    def sync(self) -> None:
+        """Have what was appended on disk when this returns."""
+        if self.path.exists():
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
     def __iter__(self) -> Iterator[JSON]:
         if not self.path.exists():
             return
@@ -89,7 +98,7 @@ class RunDirectory:
         self.config = path / "config.json"
         self.metrics = JsonLines(path / "metrics.jsonl")
         self.checkpoints = JsonLines(path / "checkpoints.jsonl", durable=True)
-        self.rows = JsonLines(path / "rows.jsonl", durable=True)
+        self.rows = JsonLines(path / "rows.jsonl")
         self.samples = JsonLines(path / "samples.jsonl")
         self.weights = path / "weights"
         self._lock: int | None = None

@@ -28,7 +28,13 @@ def on_step(run: rlt.Run, record: rlt.StepRecord) -> None:
 
 @rlt.hookimpl(tryfirst=True)
 def on_checkpoint(run: rlt.Run, checkpoint: rlt.Checkpoint) -> None:
-    """Write the checkpoint down; the service has confirmed it."""
+    """Write the checkpoint down; the service has confirmed it.
+
+    What a run resumed here will build on is synced first, so that no crash leaves a checkpoint
+    without the lines of the steps before it.
+    """
+    for file in (run.directory.metrics, run.directory.rows, run.directory.samples):
+        file.sync()
     run.directory.checkpoints.append(
         {
             "step": checkpoint.step,
