@@ -7,6 +7,7 @@ by hooks. Steps are counted from 0, checkpoints and evaluations by completed ste
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Awaitable, Sequence
@@ -87,6 +88,7 @@ class _Loop:
         while self.done < config.steps and not run.stop_reason:
             await self._step(self.done)
             await self.saver.finish()
+            await asyncio.sleep(0)  # let a signal that came during the step be heard
             last = self.done == config.steps or run.stop_reason is not None
             if last or _due(self.done, config.save_every):
                 self.saver.begin(self.done)

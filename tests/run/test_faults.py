@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,3 +163,31 @@ def test_no_secret_reaches_a_file_or_the_screen(hosted: Cli, proxy: Proxy) -> No
     assert "tml-secret" not in shown
     assert b"tml-secret" not in written
     assert Path("runs/run").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("body", "code", "reason"),
+    [
+        ("pass", 0, "success"),
+        ("if record.step == 0: os.kill(os.getpid(), signal.SIGTERM)", 130, "interrupted"),
+        ("raise RuntimeError('no')", 1, "errored"),
+    ],
+)
+def test_the_session_is_closed_with_the_runs_status(
+    hosted: Cli, proxy: Proxy, body: str, code: int, reason: str
+) -> None:
+    Path("end.py").write_text(
+        f"import os, signal, rlt\n@rlt.hookimpl\ndef on_step(run, record):\n    {body}\n"
+    )
+    assert hosted("--plugin", "end.py").code == code
+    (finish,) = [json.loads(sent) for path, sent in proxy.seen if path.endswith("/finish")]
+    assert finish["reason"]["type"] == reason
+
+
+@pytest.mark.timeout(120)
+def test_no_thread_and_no_port_is_left_behind(train: Cli, rows: Path) -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    assert train("--plugin", "sdft", "--data", rows, "--steps", 1, "--out", "t").code == 0
+    left = {thread.name for thread in threading.enumerate()} - before
+    assert not {name for name in left if "engine" in name}, left
