@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from tinker import Datum
 
 
+_TIE = 1e-3
+"""Nats by which sampling and training may differ on one sequence under the same weights."""
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
     """What a variant of DPO minimises."""
@@ -71,17 +75,25 @@ async def log_ratios(run: rlt.Run, made: Sequence[Pair], objective: Objective) -
 
 
 def metrics(ratios: Sequence[Both], objective: Objective) -> dict[str, float]:
-    """Return loss, accuracy, margin and the two rewards, each a mean over the pairs."""
+    """Return loss, accuracy, margin and the two rewards, each a mean over the pairs.
+
+    A tie is half right: before the first step all pairs are ties, since the policy still is the
+    reference, but for rounding.
+    """
     n, beta = len(ratios), objective.beta
     chosen = sum(c for c, _ in ratios) * beta / n
     rejected = sum(r for _, r in ratios) * beta / n
     return {
         "loss": sum(objective.loss(c - r)[0] for c, r in ratios) / n,
-        "accuracy": sum(c > r for c, r in ratios) / n,
+        "accuracy": sum(_right(c - r) for c, r in ratios) / n,
         "margin": chosen - rejected,
         "reward_chosen": chosen,
         "reward_rejected": rejected,
     }
+
+
+def _right(margin: float) -> float:
+    return 0.5 if abs(margin) < _TIE else float(margin > 0)
 
 
 def _weighted(pair: Pair, slope: float, objective: Objective) -> tuple[Datum, Datum]:
