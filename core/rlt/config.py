@@ -129,6 +129,9 @@ def read_file(path: Path) -> JSON:
         raise UsageError(f"--config {path}: options must be a table, [options]")
     if isinstance(layer.get("plugin"), str):
         layer["plugin"] = [layer["plugin"]]
+    for key, value in layer.items():
+        if key != "options":
+            _checked(key, value)
     return layer
 
 
@@ -157,6 +160,8 @@ def _checked(key: str, value: Any) -> Any:
         raise UsageError(f"the configuration has no {key!r}{suggestion(key, FIELDS)}")
     hint = str(get_type_hints(RunConfig)[key])
     if key == "plugin":
+        if not (isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)):
+            raise UsageError(f"plugin must be a list of names, not {value!r}")
         return tuple(value)
     if value is None and "None" in hint:
         return None

@@ -12,17 +12,22 @@ import math
 import time
 from collections.abc import Awaitable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, cast
 
+from rlt import contract
 from rlt.dataset import Order
-from rlt.errors import DiskError, PluginError, RunError
+from rlt.errors import DiskError, RunError
+from rlt.measures import merged, plain
 from rlt.run import Run
 from rlt.saving import Saver
 from rlt.schedule import learning_rate
-from rlt.types import JSON, Batch, Checkpoint, Loss, Outcome, Row, StepRecord
+from rlt.types import JSON, Batch, Checkpoint, Loss, Outcome, Status, StepRecord
 
 if TYPE_CHECKING:
     import tinker
+
+
+_SHORT = 5.0
 
 
 async def train(run: Run, start: Checkpoint | None = None) -> Outcome:
@@ -35,20 +40,15 @@ async def train(run: Run, start: Checkpoint | None = None) -> Outcome:
     loop = _Loop(run, start)
     try:
         await loop.steps()
-    except DiskError as error:
-        raise await loop.saved_elsewhere(error) from error
     except BaseException as error:
-        await loop.saver.salvage()
-        await run.settle()
-        run.hooks.call("on_finish", run=run, outcome=loop.outcome("failed", str(error)))
-        raise
+        told = await loop.failed(error)
+        if told is error:
+            raise
+        raise told from error
     outcome = loop.outcome(loop.status, run.stop_reason or "")
     run.hooks.call("on_finish", run=run, outcome=outcome)
     await run.settle()
     return outcome
-
-
-Status = Literal["completed", "stopped", "interrupted", "failed"]
 
 
 class _Loop:
@@ -59,6 +59,10 @@ class _Loop:
         self.done = start.step if start else 0
         self.saver = Saver(run, start)
         self._order = Order(len(run.train_rows), run.config.seed)
+        self._evaluated = {
+            line["step"] for line in run.directory.metrics if line.get("split") == "eval"
+        }
+        self._trained = start is not None
 
     @property
     def status(self) -> Status:
@@ -69,32 +73,62 @@ class _Loop:
     def outcome(self, status: Status, reason: str = "") -> Outcome:
         return Outcome(status, self.done, self.saver.newest, reason)
 
-    async def saved_elsewhere(self, error: DiskError) -> DiskError:
-        """Let the service keep what this machine cannot, and say where."""
-        before = self.saver.newest
+    async def failed(self, error: BaseException) -> BaseException:
+        """Bring a failed run to an orderly end, and return the error to raise."""
+        told = error
+        if isinstance(error, DiskError):
+            told = await self._saved_elsewhere(error)
+        elif isinstance(error, Exception):  # not when someone wants it to stop now
+            await self.saver.salvage()
+        if isinstance(error, Exception):
+            await self.run.settle(_SHORT)
+        try:
+            outcome = self.outcome("failed", str(error))
+            self.run.hooks.call("on_finish", run=self.run, outcome=outcome)
+        except Exception as second:  # the first error is the one to tell
+            self.run.log.warning("on_finish failed, too", why=str(second))
+        return told
+
+    async def _saved_elsewhere(self, error: DiskError) -> DiskError:
+        """Let the service keep what this machine cannot write down, and say where."""
         await self.saver.salvage()
-        self.saver.begin(self.done)
-        await self.saver.salvage()
+        if self.saver.newest is None or self.saver.newest.step < self.done:
+            self.saver.begin(self.done)
+            await self.saver.salvage()
         saved = self.saver.newest
-        if saved is None or saved == before:
+        if saved is None:
             return error
         return DiskError(f"{error}; the weights after {saved.step} steps are in {saved.state}")
 
     async def steps(self) -> None:
         run, config = self.run, self.run.config
         run.hooks.call("on_start", run=run)
-        if self.done == 0 or _due(self.done, config.eval_every):
+        contract.require_renderer(run)
+        if self.done in (0, config.steps) or _due(self.done, config.eval_every):
             await self._evaluate()
         while self.done < config.steps and not run.stop_reason:
             await self._step(self.done)
             await self.saver.finish()
             await asyncio.sleep(0)  # let a signal that came during the step be heard
-            last = self.done == config.steps or run.stop_reason is not None
-            if last or _due(self.done, config.save_every):
+            if _due(self.done, config.save_every) and self.done < config.steps:
                 self.saver.begin(self.done)
-            if self.done == config.steps or _due(self.done, config.eval_every):
+            if _due(self.done, config.eval_every) and self.done < config.steps:
                 await self._evaluate()
+        if not self._trained and self.done:
+            raise RunError(
+                f"nothing was trained: all rows of {self.done} steps were dropped; "
+                "rows.jsonl says why"
+            )
+        await self._save_last()
+        if self.done == config.steps:
+            await self._evaluate()
         await self.saver.finish()
+
+    async def _save_last(self) -> None:
+        """Save what no checkpoint has yet, however the run came to its end."""
+        await self.saver.finish()
+        if self.done and (self.saver.newest is None or self.saver.newest.step < self.done):
+            self.saver.begin(self.done)
 
     async def _step(self, step: int) -> None:
         run, began = self.run, time.monotonic()
@@ -102,13 +136,14 @@ class _Loop:
         metrics = await self._optimize(step, batch) if batch.datums else {}
         run.weights_changed()
         self.done = step + 1
+        self._trained = self._trained or bool(batch.datums)
         record: JSON = {
             "step": step,
             "mean_reward": None,
             "n_datums": len(batch.datums),
             "loss": None,
             **metrics,
-            **batch.metrics,
+            **plain(batch.metrics),
             "lr": learning_rate(run.config, step),
             "seconds": round(time.monotonic() - began, 3),
         }
@@ -119,37 +154,37 @@ class _Loop:
         positions = range(step * count, (step + 1) * count)
         rows = [self.run.train_rows[self._order.index(position)] for position in positions]
         arguments = {"run": self.run, "step": step, "rows": rows}
-        batch: Batch | None = await self.run.hooks.call_async("make_datums", **arguments)
-        if batch is None:
-            raise PluginError(
-                f"no selected plugin made datums at step {step}; --plugin must name an algorithm"
-            )
-        _require_account(batch, rows, step)
-        return batch
+        batch = await self.run.hooks.call_async("make_datums", **arguments)
+        contract.require_account(batch, rows, step)
+        return cast("Batch", batch)
 
     async def _optimize(self, step: int, batch: Batch) -> JSON:
         """Submit every forward-backward and the optimizer's step; then await them."""
         run = self.run
-        loss: Loss = run.hooks.call("compute_loss", run=run, step=step, batch=batch)
-        parts = _split(list(batch.datums), run.config.substeps)
+        loss = run.hooks.call("compute_loss", run=run, step=step, batch=batch)
+        contract.require_loss(loss, step)
+        # a custom loss sees the step as a whole: it may pair datums, or average over them
+        parts = _split(list(batch.datums), 1 if loss.custom else run.config.substeps)
         passes = [_forward_backward(run.training, part, loss) for part in parts]
         adam = run.training.optim_step(_adam(run, step))
-        results = [await run.answered(p, f"forward_backward of step {step}") for p in passes]
+        with run.hooks.boundary("compute_loss", {"step": step}):  # the loss may be a plugin's code
+            results = [await run.answered(p, f"forward_backward of step {step}") for p in passes]
+            value = _value(loss, results, parts)
         optimizer = await run.answered(adam, f"optim_step of step {step}")
-        value = _value(loss, results, parts)
         if not math.isfinite(value):
             raise RunError(
                 f"the loss of step {step} is {value}; no checkpoint of it was saved. "
                 "Lower --lr, or look at the step's rows in rows.jsonl"
             )
-        extra = {_plain(name): number for name, number in (optimizer.metrics or {}).items()}
-        return {"loss": value, **extra}
+        answers = [result.metrics for result in results] + [optimizer.metrics or {}]
+        return {"loss": value, **plain(merged(answers))}
 
     async def _evaluate(self) -> None:
         """Measure the held-out rows, unless a run that was resumed here has done so already."""
         run, began = self.run, time.monotonic()
-        if not len(run.eval_rows) or _evaluated(run, self.done):
+        if not len(run.eval_rows) or self.done in self._evaluated:
             return
+        self._evaluated.add(self.done)
         numbers = await run.hooks.call_async("evaluate", run=run, rows=run.eval_rows)
         seconds = round(time.monotonic() - began, 3)
         record = {"split": "eval", "step": self.done, "mean_reward": None, **(numbers or {})}
@@ -158,11 +193,6 @@ class _Loop:
 
 def _due(done: int, every: int) -> bool:
     return every > 0 and done % every == 0
-
-
-def _evaluated(run: Run, done: int) -> bool:
-    lines = run.directory.metrics
-    return any(line.get("split") == "eval" and line["step"] == done for line in lines)
 
 
 def _split(data: list[Any], parts: int) -> list[list[Any]]:
@@ -201,17 +231,3 @@ def _value(loss: Loss, results: Sequence[Any], parts: Sequence[list[Any]]) -> fl
         return loss.read(outputs, [datum for part in parts for datum in part])
     sums = [result.metrics.get("loss:sum", math.nan) for result in results]
     return float(sum(sums))
-
-
-def _plain(name: str) -> str:
-    """Return a metric's name without the service's reduction suffix."""
-    return name.partition(":")[0]
-
-
-def _require_account(batch: Batch, rows: Sequence[Row], step: int) -> None:
-    told = [outcome.row.id for outcome in batch.outcomes]
-    if told != [row.id for row in rows]:
-        raise PluginError(
-            f"make_datums accounted for {len(told)} of {len(rows)} rows at step {step}; "
-            "return one RowOutcome for each row, in their order"
-        )

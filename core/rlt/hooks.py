@@ -29,7 +29,7 @@ class Hooks:
 
         :raises PluginError: when a plugin raises.
         """
-        with self._boundary(hook, arguments):
+        with self.boundary(hook, arguments):
             return getattr(self._manager.hook, hook)(**arguments)
 
     async def call_async(self, hook: str, /, **arguments: Any) -> Any:
@@ -42,7 +42,7 @@ class Hooks:
         plugins = [each.plugin for each in caller.get_hookimpls() if not _wraps(each)]
         for plugin in reversed(plugins):
             others = [each for each in plugins if each is not plugin]
-            with self._boundary(hook, arguments):
+            with self.boundary(hook, arguments):
                 result = self._manager.subset_hook_caller(hook, others)(**arguments)
                 result = await result if inspect.isawaitable(result) else result
             if result is not None:
@@ -50,7 +50,8 @@ class Hooks:
         return None
 
     @contextlib.contextmanager
-    def _boundary(self, hook: str, arguments: Mapping[str, Any]) -> Iterator[None]:
+    def boundary(self, hook: str, arguments: Mapping[str, Any]) -> Iterator[None]:
+        """Inside, what a plugin's code raises is told as its failure in `hook`."""
         try:
             yield
         except Exception as error:
@@ -69,14 +70,17 @@ class Hooks:
 
     def _culprit(self, error: Exception, hook: str) -> tuple[str, str]:
         """Return (the plugin whose code is on the traceback, where it raised)."""
-        codes = {
-            implementation.function.__code__: implementation.plugin_name
-            for implementation in getattr(self._manager.hook, hook).get_hookimpls()
-            if hasattr(implementation.function, "__code__")
+        codes: dict[object, str] = {
+            each.function.__code__: each.plugin_name
+            for each in getattr(self._manager.hook, hook).get_hookimpls()
+            if hasattr(each.function, "__code__")
         }
+        files = {getattr(plugin, "__file__", None): name for name, plugin in
+                 self._manager.list_name_plugin()}  # fmt: skip
         name = "unknown"
         for frame, _ in traceback.walk_tb(error.__traceback__):
-            name = codes.get(frame.f_code, name)
+            # by its function, or for what a function handed out (a loss), by its file
+            name = codes.get(frame.f_code) or files.get(frame.f_code.co_filename) or name
         last = traceback.extract_tb(error.__traceback__)[-1]
         return name, f"{last.filename}:{last.lineno}"
 

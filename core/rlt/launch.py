@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ import rlt
 from rlt import config as configuration
 from rlt import options, plugins, resume, service
 from rlt.config import RunConfig
-from rlt.errors import RltError, UsageError
+from rlt.errors import Interrupted, RltError, UsageError
 from rlt.hooks import Hooks
+from rlt.plugins import Plugin
 from rlt.run import Run
+from rlt.run_directory import JsonLines
 from rlt.service_errors import explain
 from rlt.session import Finished, resume_command, session
-from rlt.types import JSON, Outcome
+from rlt.types import JSON, Outcome, Rows
 
 
 def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished:
@@ -39,35 +42,37 @@ def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished
     saved = dict(beginning.saved) if beginning.saved else None
     base = resume.layer(saved) if saved else {}
     chosen, manager = plugins.select(_plugin_names(top, base))
-    set_options = options.parse(settings.get("options", ()), chosen)
     algorithm = next((plugin for plugin in chosen if "make_datums" in plugin.hooks), chosen[0])
-    layers = [algorithm.info.defaults, base, file_layer, {**settings, "options": set_options}]
-    config = configuration.resolve(layers)
-    config = configuration.resolve(
-        [configuration.to_json(config), {"options": options.fill(config.options, chosen)}]
-    )
-    if config.schedule != "constant" and config.horizon is None:
-        config = dataclasses.replace(config, horizon=config.steps)  # a longer resume keeps it
+    given = {**settings, "options": options.parse(settings.get("options", ()), chosen)}
+    config = _resolved([algorithm.info.defaults, base, file_layer, given], chosen)
     run = Run(config, Hooks(manager), beginning.directory, algorithm=algorithm.info,
               name=algorithm.name)  # fmt: skip
+    run.dataset_types = plugins.dataset_types(chosen)
     _load_rows(run)
     plan = service.plan(config)
-    sha256 = getattr(run.train_rows, "sha256", None)
+    fingerprint = _data_fingerprint(run.train_rows)
     if saved:
-        resume.require_same(saved, config, sha256)
-    else:
-        _require_new_log(run)
+        resume.require_same(saved, config, fingerprint)
+    run.metrics_files = _metrics_files(run, saved)
     run.directory.claim(resume=beginning.resumes)
     try:
-        if not beginning.resumes:
-            run.directory.write_config(_record(config, plan, sha256))
         _announce(run, plan, saved)
-        return _train(run, plan, beginning)
+        return _train(run, plan, beginning, _record(run, plan, fingerprint, saved))
     finally:
         run.directory.release()
 
 
-def _train(run: Run, plan: service.EnginePlan, beginning: resume.Beginning) -> Finished:
+def _resolved(layers: Sequence[Mapping[str, Any]], chosen: Sequence[Plugin]) -> RunConfig:
+    config = configuration.resolve(layers)
+    config = dataclasses.replace(config, options=options.fill(config.options, chosen))
+    if config.schedule != "constant" and config.horizon is None:
+        config = dataclasses.replace(config, horizon=config.steps)  # a longer resume keeps it
+    return config
+
+
+def _train(
+    run: Run, plan: service.EnginePlan, beginning: resume.Beginning, record: JSON
+) -> Finished:
     directory = run.directory
     siblings = [path for path in sorted(directory.path.parent.glob("*/weights"))
                 if path != directory.weights]  # fmt: skip
@@ -76,13 +81,16 @@ def _train(run: Run, plan: service.EnginePlan, beginning: resume.Beginning) -> F
         "run": directory.name,
         "plugin": run.name,
         "version": rlt.__version__,
-        "config": configuration.fingerprint(run.config),
+        "config": record["fingerprint"],
     }
     try:
         with service.connect(
             plan, store=directory.weights, also_read=siblings, metadata=metadata
         ) as opened:
+            directory.write_config(record)
             return asyncio.run(session(run, opened, beginning, metadata))
+    except asyncio.CancelledError:
+        raise _with_way_on(Interrupted("interrupted at once"), run) from None
     except RltError as error:
         raise _with_way_on(error, run) from error
     except Exception as error:
@@ -93,9 +101,9 @@ def _train(run: Run, plan: service.EnginePlan, beginning: resume.Beginning) -> F
 
 
 def _load_rows(run: Run) -> None:
-    run.train_rows = run.hooks.call("load_rows", run=run, split="train")
+    run.train_rows = _rows(run, "train")
     if run.config.eval_data:
-        run.eval_rows = run.hooks.call("load_rows", run=run, split="eval")
+        run.eval_rows = _rows(run, "eval")
     count, wanted = len(run.train_rows), run.config.prompts_per_step
     if run.config.data and wanted > count:
         raise UsageError(
@@ -106,11 +114,40 @@ def _load_rows(run: Run) -> None:
         run.log.warning("rows will be used more than once", rows=count, epochs=round(epochs, 2))
 
 
-def _require_new_log(run: Run) -> None:
-    """Refuse to mix the lines of two runs in one `--log` file."""
+def _rows(run: Run, split: str) -> Rows:
+    rows: Rows | None = run.hooks.call("load_rows", run=run, split=split)
+    if rows is None or not len(rows):
+        raise UsageError(f"plugin {run.name!r} loaded no {split} rows")
+    return rows
+
+
+def _data_fingerprint(rows: Rows) -> str:
+    """Hash the rows' source, or their ids in order, so that a resumed run knows its data again."""
+    sha256: str | None = getattr(rows, "sha256", None)
+    if sha256:
+        return sha256
+    digest = hashlib.sha256()
+    for index in range(len(rows)):
+        digest.update(rows[index].id.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _metrics_files(run: Run, saved: JSON | None) -> tuple[JsonLines, ...]:
+    """Return the files that metrics lines go to, after a look at whether `--log` can be one."""
     log = run.config.log
-    if log and Path(log).exists() and Path(log).stat().st_size:
-        raise UsageError(f"--log {log} already holds lines; choose another file, or resume its run")
+    if log is None:
+        return (run.directory.metrics,)
+    path = Path(log)
+    ours = saved is not None and saved["config"]["log"] == log
+    try:
+        with path.open("ab") as file:
+            if file.tell() and not ours:
+                raise UsageError(
+                    f"--log {log} already holds lines; choose another file, or resume its run"
+                )
+    except OSError as error:
+        raise UsageError(f"--log {log}: {error.strerror}") from None
+    return (run.directory.metrics, JsonLines(path))
 
 
 def _announce(run: Run, plan: service.EnginePlan, saved: JSON | None) -> None:
@@ -132,21 +169,31 @@ def _announce(run: Run, plan: service.EnginePlan, saved: JSON | None) -> None:
         log.warning("this setting differs from the run's", setting=name, before=before, now=now)
 
 
-def _record(config: RunConfig, plan: service.EnginePlan, sha256: str | None) -> JSON:
-    return {
+def _record(run: Run, plan: service.EnginePlan, data: str, saved: JSON | None) -> JSON:
+    """Return what `config.json` says: the settings in force, and what they were before a resume."""
+    config = run.config
+    record: JSON = {
         "config": configuration.to_json(config),
+        "algorithm": run.name,
+        "dataset_type": run.algorithm.dataset_type,
         "engine": plan.engine,
         "model": config.model or plan.model,
-        "data_sha256": sha256,
+        "data_sha256": data,
         "fingerprint": configuration.fingerprint(config),
         "versions": {name: version(name) for name in ("rlt", "tinker")},
+        "resumed": [],
     }
+    if saved:
+        changed = resume.changes(saved, config)
+        record["resumed"] = [*saved.get("resumed", []), {"steps": config.steps, **changed}]
+        record["config"]["resume"] = saved["config"]["resume"]  # where step 0 began
+    return record
 
 
 def _with_way_on(error: RltError, run: Run) -> RltError:
     """Add how to resume to an error, when there is something to resume from."""
     ledger = run.directory.ledger()
-    if not ledger or error.exit_code != 1:
+    if not ledger or error.exit_code == UsageError.exit_code or "--resume auto" in str(error):
         return error
     outcome = Outcome("failed", ledger[-1].step, ledger[-1])
     text = f"{error} (saved: step {ledger[-1].step}; go on with: {resume_command(run, outcome)})"

@@ -15,6 +15,10 @@ import structlog
 Format = Literal["text", "json"]
 LEVELS = ("debug", "info", "warning", "error")
 
+DEFAULT: tuple[Format, str] = ("text", "info")
+chosen = DEFAULT
+"""The format and level in force."""
+
 _SHARED: list[structlog.typing.Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
@@ -24,6 +28,8 @@ _SHARED: list[structlog.typing.Processor] = [
 
 def configure(fmt: Format = "text", level: str = "info") -> None:
     """Send all logs to standard error, for a person (`text`) or a machine (`json`, one a line)."""
+    global chosen  # noqa: PLW0603 - logging is the process's
+    chosen = (fmt, level)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

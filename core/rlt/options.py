@@ -42,9 +42,12 @@ def fill(options: Mapping[str, Any], plugins: Sequence[Plugin]) -> JSON:
     for key, value in options.items():
         if key not in declared:
             raise UsageError(_unknown(key, declared, plugins))
-        error = jsonschema.exceptions.best_match(
-            jsonschema.Draft202012Validator(declared[key]).iter_errors(value)
-        )
+        try:
+            jsonschema.Draft202012Validator.check_schema(declared[key])
+        except jsonschema.SchemaError as mistake:
+            raise UsageError(f"the option {key!r} is declared wrongly: {mistake.message}") from None
+        validator = jsonschema.Draft202012Validator(declared[key])
+        error = jsonschema.exceptions.best_match(validator.iter_errors(value))
         if error:
             raise UsageError(f"-o {key}={_show(value)}: {error.message}")
     defaults = {key: schema["default"] for key, schema in declared.items() if "default" in schema}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.util
+import logging
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,22 +94,38 @@ def select(names: Sequence[str]) -> tuple[list[Plugin], pluggy.PluginManager]:
     if repeated:
         raise UsageError(f"--plugin {sorted(repeated)[0]} is given twice; name each plugin once")
     manager = _new_manager()
-    added = {plugin.name for plugin in chosen}
-    defaults = [find(name) for name in DEFAULTS if name not in added]
+    clash = next((p for p in chosen if p.name in DEFAULTS and p.module is not find(p.name).module),
+                 None)  # fmt: skip
+    if clash:
+        raise UsageError(f"{clash.origin}: {clash.name!r} is the name of a part of rlt; rename it")
+    defaults = [plugin for plugin in map(find, DEFAULTS) if plugin not in chosen]
     for plugin in [*defaults, *reversed(chosen)]:  # pluggy asks the last one registered first
         manager.register(plugin.module, plugin.name)
     return chosen, manager
 
 
-def dataset_types() -> DatasetTypes:
-    """Return every dataset type that an installed plugin registers."""
+def dataset_types(selected: Sequence[Plugin] = ()) -> DatasetTypes:
+    """Return every dataset type that an installed or a selected plugin registers.
+
+    One that cannot register its own is logged and left out; when it is selected, that is an error.
+
+    :raises UsageError: when a selected plugin cannot register its types.
+    """
     from rlt.dataset import DatasetTypes  # noqa: PLC0415 - only the commands that read data need it
 
     types = DatasetTypes()
-    manager = _new_manager()
-    for plugin in reversed(list(_working(installed().values()))):
+    ours = list(map(find, DEFAULTS))
+    others = [p for p in _working(installed().values()) if p not in ours and p not in selected]
+    for plugin in [*ours, *selected, *others]:
+        manager = _new_manager()
         manager.register(plugin.module, plugin.name)
-    manager.hook.register_dataset_types(register=types)
+        try:
+            manager.hook.register_dataset_types(register=types)
+        except Exception as error:  # anything that its author may have got wrong
+            message = f"plugin {plugin.name!r} ({plugin.origin}) registers no types: {error}"
+            if plugin in selected:
+                raise UsageError(message) from error
+            logging.getLogger(__name__).warning(message)
     return types
 
 

@@ -7,16 +7,18 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from rlt import logs, waiting
+from rlt import logs
 from rlt.config import RunConfig
 from rlt.hooks import Hooks
 from rlt.rendering.renderer import Renderer, renderer_for
-from rlt.run_directory import RunDirectory
+from rlt.run_directory import JsonLines, RunDirectory
 from rlt.types import PluginInfo, Row, Rows
+from rlt.waiting import Waiter
 
 if TYPE_CHECKING:
     import tinker
 
+    from rlt.dataset import DatasetTypes
     from rlt.service import Service
 
 
@@ -47,14 +49,19 @@ class Run:
         """The algorithm plugin's name."""
         self.log = logs.get_logger()
         """A structlog logger."""
+        self.dataset_types: DatasetTypes
+        """The dataset types of the installed and the selected plugins."""
         self.train_rows: Rows = ()
         self.eval_rows: Rows = ()
+        self.metrics_files: tuple[JsonLines, ...] = (directory.metrics,)
+        """Where metrics lines go: the run directory, and the file of `--log`."""
         self.stop_reason: str | None = None
         """Why the run will end after this step; None while it goes on."""
         self.interrupted = False
         """Whether it was a signal that asked."""
         self.starting_weights: str | None = None
         """`tinker://` path of the weights that step 0 began with; None when they were fresh."""
+        self._waiter = Waiter(self.log, config.max_wait)
         self._service: Service | None = None
         self._training: tinker.TrainingClient | None = None
         self._renderer: Renderer | None = None
@@ -194,20 +201,26 @@ class Run:
         :param what: the request, for messages.
         :raises rlt.RunError: when there is no answer in time.
         """
-        return await waiting.answered(request, what, log=self.log, limit=self.config.max_wait)
+        return await self._waiter.answered(request, what)
 
     def in_background(self, request: Awaitable[Any], what: str) -> None:
         """Let a request finish by itself; a failure is logged and the run goes on."""
         self._background.append((asyncio.ensure_future(self.answered(request, what)), what))
 
-    async def settle(self) -> None:
-        """Wait for what is in the background; the engine calls this at the end."""
-        background, self._background = self._background, []
-        for task, what in background:
-            try:
-                await task
-            except Exception as error:
-                self.log.warning("a request in the background failed", request=what, why=str(error))
+    async def settle(self, seconds: float = 60) -> None:
+        """Wait a while for what is in the background; the engine calls this at the end."""
+        background, self._background = dict(self._background), []
+        if not background:
+            return
+        done, late = await asyncio.wait(background, timeout=seconds)
+        for task in late:
+            task.cancel()
+            self.log.warning("a request in the background took too long", request=background[task])
+        for task in done:
+            if task.exception():
+                why = " ".join(str(task.exception()).split())
+                self.log.warning("a request in the background failed",
+                                 request=background[task], why=why)  # fmt: skip
 
     def stop(self, reason: str) -> None:
         """Ask the run to end after this step, with a checkpoint."""

@@ -56,18 +56,24 @@ class JsonLines:
             os.close(descriptor)
 
     def sync(self) -> None:
-        """Have what was appended on disk when this returns."""
-        if self.path.exists():
-            descriptor = os.open(self.path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        """Have what was appended on disk when this returns.
+
+        :raises DiskError: when it cannot be.
+        """
+        if not self.path.exists():
+            return
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise DiskError(f"cannot write {self.path}: {error.strerror}") from error
+        finally:
+            os.close(descriptor)
 
     def __iter__(self) -> Iterator[JSON]:
         if not self.path.exists():
             return
-        with self.path.open(encoding="utf-8") as file:
+        with self.path.open("rb") as file:  # a torn line may end inside a character
             for text in file:
                 line = _parsed(text)
                 if line is not None:
@@ -130,7 +136,8 @@ class RunDirectory:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self.release()
+            os.close(self._lock)  # and touch nothing: it is another's
+            self._lock = None
             raise UsageError(
                 f"the run directory {self.path} is in use by another process; "
                 "wait for it, or choose another --out"
@@ -143,13 +150,20 @@ class RunDirectory:
             )
 
     def release(self) -> None:
-        """Give the directory up."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        """Give the directory up; one that nothing was written to is removed."""
+        if self._lock is None:
+            return
+        os.close(self._lock)
+        self._lock = None
+        if [path.name for path in self.path.iterdir()] == [".lock"]:
+            (self.path / ".lock").unlink()
+            self.path.rmdir()
 
     def write_config(self, config: JSON) -> None:
-        """Write `config.json` at once or not at all."""
+        """Write `config.json` at once or not at all.
+
+        :raises DiskError: when it cannot be written.
+        """
         _replace(self.config, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
 
     def read_config(self) -> JSON:
@@ -176,11 +190,10 @@ class RunDirectory:
         ]
 
     def rewind(self, step: int) -> int:
-        """Set aside all that a run resumed at `step` will do again; return how many steps."""
+        """Set aside all that a run resumed at `step` will do again; return how many lines."""
         before = lambda line: line["step"] < step  # noqa: E731
-        self.rows.rewind(before)
-        self.samples.rewind(before)
-        return self.metrics.rewind(keep_metrics(step))
+        self.checkpoints.rewind(lambda line: line["step"] <= step)
+        return self.rows.rewind(before) + self.samples.rewind(before)
 
 
 def keep_metrics(step: int) -> Callable[[JSON], bool]:
@@ -203,7 +216,7 @@ def directory_for(out: str) -> RunDirectory:
     return RunDirectory(Path(out) if "/" in out else RUNS / out)
 
 
-def _parsed(text: str) -> JSON | None:
+def _parsed(text: bytes) -> JSON | None:
     try:
         line = json.loads(text)
     except ValueError:
@@ -213,8 +226,11 @@ def _parsed(text: str) -> JSON | None:
 
 def _replace(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise DiskError(f"cannot write {path}: {error.strerror}") from error

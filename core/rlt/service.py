@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 HOSTED_MODEL = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 _CLOSE_SECONDS = 10
+_CAPABILITIES_SECONDS = 60
 _PLACEHOLDER_KEY = "tml-no-key-needed"  # the SDK insists on one of this form
 
 
@@ -73,8 +74,9 @@ def plan(config: RunConfig, environment: Mapping[str, str] = os.environ) -> Engi
         why = "asked for" if config.engine == "local" else "no TINKER_API_KEY and no --base-url"
         return EnginePlan("local", model.name, None, why, model)
     if url:
-        _require_answer(url)
-        return EnginePlan("tinker", config.model or _only_model(url), url, "a base URL is given")
+        offered = _require_answer(url)
+        name = config.model or (offered[0] if len(offered) == 1 else HOSTED_MODEL)
+        return EnginePlan("tinker", name, url, "a base URL is given")
     if not key and not _stored_login():
         raise UsageError(
             "--engine tinker needs a key; set TINKER_API_KEY, log in with `tinker auth login`, "
@@ -146,7 +148,13 @@ def key(plan: EnginePlan) -> str | None:
 
 
 def _max_context(rest: tinker.RestClient, model: str) -> int:
-    offered = rest.get_server_capabilities().result().supported_models
+    try:
+        answer = rest.get_server_capabilities().result(timeout=_CAPABILITIES_SECONDS)
+    except TimeoutError:
+        raise UsageError(
+            f"the service did not say within {_CAPABILITIES_SECONDS} s which models it offers"
+        ) from None
+    offered = answer.supported_models
     by_name = {entry.model_name: entry for entry in offered if entry.model_name}
     if model not in by_name:
         raise UsageError(
@@ -183,25 +191,30 @@ def tokenizer_folder(model: str) -> Path:
         ) from None
 
 
-def _require_answer(url: str) -> None:
+def _require_answer(url: str) -> list[str]:
+    """Return the models that a self-hosted server offers.
+
+    :raises UsageError: when no Tinker server answers.
+    """
     import httpx  # noqa: PLC0415
 
+    headers = {"X-API-Key": os.environ.get("TINKER_API_KEY", _PLACEHOLDER_KEY)}
     try:
-        httpx.get(url.rstrip("/") + "/api/v1/healthz", timeout=10).raise_for_status()
+        answer = httpx.get(
+            url.rstrip("/") + "/api/v1/get_server_capabilities", timeout=10, headers=headers
+        )
+        answer.raise_for_status()
+        return [str(entry["model_name"]) for entry in answer.json()["supported_models"]]
+    except httpx.HTTPStatusError as error:
+        why = f"it says {error.response.status_code} {error.response.reason_phrase}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UsageError(
-            f"no Tinker server answers at {without_credentials(url)} ({error}); "
-            "start one, or correct --base-url"
-        ) from None
-
-
-def _only_model(url: str) -> str:
-    """Return the one model that a self-hosted server serves, when it serves just one."""
-    import httpx  # noqa: PLC0415
-
-    answer = httpx.get(url.rstrip("/") + "/api/v1/get_server_capabilities", timeout=10).json()
-    names = [entry["model_name"] for entry in answer.get("supported_models", [])]
-    return names[0] if len(names) == 1 else HOSTED_MODEL
+        why = type(error).__name__
+    except (ValueError, LookupError, TypeError):
+        why = "what answers there is something else"
+    raise UsageError(
+        f"no Tinker server answers at {without_credentials(url)} ({why}); "
+        "start one, or correct --base-url"
+    )
 
 
 def _stored_login() -> bool:

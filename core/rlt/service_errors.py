@@ -21,6 +21,16 @@ def is_service_error(error: BaseException | None) -> bool:
     return isinstance(error, tinker.TinkerError) or failed_retrieval
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Say whether the service answered that it cannot do this, as opposed to not answering well."""
+    tinker = sys.modules.get("tinker")
+    if tinker is None:
+        return False
+    kinds = (tinker.RequestFailedError, tinker.NotFoundError, tinker.BadRequestError,
+             tinker.UnprocessableEntityError)  # fmt: skip
+    return isinstance(error, kinds)
+
+
 def explain(error: BaseException) -> RltError | None:
     """Return the error as one of ours, with what to do; None when it is not the SDK's."""
     if not is_service_error(error):

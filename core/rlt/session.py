@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rlt
 from rlt import engine
 from rlt.errors import RunError
-from rlt.rendering import Unrenderable
 from rlt.resume import Beginning
 from rlt.run import Run
-from rlt.run_directory import JsonLines, keep_metrics
-from rlt.service_errors import explain
+from rlt.run_directory import RUNS, keep_metrics
+from rlt.service_errors import explain, is_refusal
 from rlt.types import Checkpoint, Outcome
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ async def session(
 ) -> Finished:
     """Do a run on an open service.
 
-    :raises rlt.Interrupted: when a signal ended it, after a checkpoint.
+    :raises rlt.Interrupted: when a signal ended it.
     :raises rlt.RunError: when it failed.
     """
     training, start = await _training_client(run, opened, beginning, metadata)
@@ -49,31 +48,24 @@ async def session(
     run.attach(opened, training)
     with _signals(run):
         outcome = await engine.train(run, start)
-    if outcome.status == "interrupted":
-        raise rlt.Interrupted(_way_on(run, outcome))
-    return Finished(run, outcome, await _final_sample(run))
+        if outcome.status == "interrupted":
+            raise rlt.Interrupted(_way_on(run, outcome))
+        return Finished(run, outcome, await _final_sample(run))
 
 
 async def _training_client(
     run: Run, opened: Service, beginning: Beginning, metadata: dict[str, str]
 ) -> tuple[Any, Checkpoint | None]:
     """Return the SDK's training client and the checkpoint that it starts from."""
-    client, config = opened.client, run.config
-    if beginning.weights:
-        run.log.warning(
-            "no ledger knows these weights: a new run starts from them at step 0",
-            weights=beginning.weights,
-        )
-        return await client.create_training_client_from_state(
-            beginning.weights, user_metadata=metadata
-        ), None
+    client, config, foreign = opened.client, run.config, beginning.starting_weights
     for checkpoint in beginning.candidates:
+        request = client.create_training_client_from_state_with_optimizer(
+            checkpoint.state, user_metadata=metadata
+        )
         try:
-            training = await client.create_training_client_from_state_with_optimizer(
-                checkpoint.state, user_metadata=metadata
-            )
+            training = await run.answered(request, f"the weights after {checkpoint.step} steps")
         except Exception as error:
-            if explain(error) is None:
+            if not is_refusal(error):  # the service is away, or the key: no fault of the checkpoint
                 raise
             run.log.warning(
                 "a checkpoint cannot be loaded; trying the one before",
@@ -84,17 +76,25 @@ async def _training_client(
         return training, checkpoint
     if beginning.candidates:
         raise RunError("none of the run's checkpoints can be loaded; start a new run")
-    return await client.create_lora_training_client(
+    if foreign:
+        if not beginning.resumes:
+            run.log.warning(
+                "no ledger knows these weights: a new run starts from them at step 0",
+                weights=foreign,
+            )
+        request = client.create_training_client_from_state(foreign, user_metadata=metadata)
+        return await run.answered(request, f"the weights {foreign}"), None
+    request = client.create_lora_training_client(
         opened.model, rank=config.rank, seed=config.seed, user_metadata=metadata
-    ), None
+    )
+    return await run.answered(request, "a training client"), None
 
 
 def _rewind(run: Run, step: int) -> None:
     """Set aside what the run will do again."""
     superseded = run.directory.rewind(step)
-    run.directory.checkpoints.rewind(lambda line: line["step"] <= step)
-    if run.config.log:
-        JsonLines(Path(run.config.log)).rewind(keep_metrics(step))
+    for file in run.metrics_files:
+        file.rewind(keep_metrics(step))
     if superseded:
         run.log.info("metrics after the checkpoint are set aside", lines=superseded)
 
@@ -102,15 +102,18 @@ def _rewind(run: Run, step: int) -> None:
 @contextlib.contextmanager
 def _signals(run: Run) -> Iterator[None]:
     """Let the first Ctrl-C or SIGTERM finish the step and save; a second one stops at once."""
-    loop = asyncio.get_running_loop()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def stop(number: signal.Signals) -> None:
+        if run.interrupted:
+            run.log.warning("stopping now", signal=number.name)
+            task.cancel()
+            return
         run.interrupted = True
         run.stop(f"{number.name} received")
         run.log.warning("stopping after this step; once more to stop now", signal=number.name)
-        for each in numbers:
-            loop.remove_signal_handler(each)
 
     for number in numbers:
         loop.add_signal_handler(number, stop, number)
@@ -122,20 +125,20 @@ def _signals(run: Run) -> Iterator[None]:
 
 
 async def _final_sample(run: Run) -> tuple[str, str] | None:
-    row = run.train_rows[0]
-    if "prompt" not in row.data:
-        return None
+    """Sample once from the first row's prompt; the run is over, so a failure is only logged."""
     try:
-        prompt = run.renderer.prompt(row.data["prompt"], row.data.get("tools"))
-    except Unrenderable:
+        row = run.train_rows[0]
+        asked = row.data["prompt"]
+        prompt = run.renderer.prompt(asked, row.data.get("tools"))
+        if not run.fits(prompt):
+            return None
+        seed = run.sampling_seed(run.config.steps, row)
+        (sequence,) = await run.sample(prompt, seed=seed)
+        shown = asked if isinstance(asked, str) else asked[-1].get("content")
+        return str(shown), run.renderer.text(sequence.tokens)
+    except Exception as error:
+        run.log.warning("no last sample", why=" ".join(str(error).split()))
         return None
-    if not run.fits(prompt):
-        return None
-    seed = run.sampling_seed(run.config.steps, row)
-    (sequence,) = await run.sample(prompt, seed=seed)
-    asked = row.data["prompt"]
-    shown = asked if isinstance(asked, str) else asked[-1].get("content")
-    return str(shown), run.renderer.text(sequence.tokens)
 
 
 def _way_on(run: Run, outcome: Outcome) -> str:
@@ -150,6 +153,6 @@ def _way_on(run: Run, outcome: Outcome) -> str:
 def resume_command(run: Run, outcome: Outcome) -> str:
     """Return the command that goes on with a run."""
     path = run.directory.path
-    out = path.name if path.parent == Path("runs") else f"{path}/" if "/" not in str(path) else path
+    out = path.name if path.parent == RUNS else str(path) if "/" in str(path) else f"{path}/"
     more = f" --steps {2 * outcome.steps}" if outcome.status == "completed" else ""
-    return f"rlt run --out {out} --resume auto{more}"
+    return f"rlt run --out {shlex.quote(out)} --resume auto{more}"

@@ -176,11 +176,14 @@ class Checkpoint:
     """`tinker://` path of the same weights for sampling."""
 
 
+Status = Literal["completed", "stopped", "interrupted", "failed"]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended."""
 
-    status: Literal["completed", "stopped", "interrupted", "failed"]
+    status: Status
     steps: int
     """Completed steps, those before a resume included."""
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from rlt.config import RunConfig, fingerprint, resolve
 from rlt.dataset import Order, open_rows
-from rlt.plugins import dataset_types, find
+from rlt.local.layout import checkpoint_folder
+from rlt.plugins import dataset_types
 from rlt.run_directory import RunDirectory
 from rlt.types import JSON, Rows
 
@@ -32,6 +33,13 @@ def problems(run: RunDirectory) -> list[str]:
         *_rows(run, saved, config, len(steps)),
         *_checkpoints(run, saved["engine"], len(steps)),
     ]
+
+
+def unchecked(run: RunDirectory) -> str:
+    """Return why the rows' order could not be recomputed; empty when it could."""
+    saved = run.read_config()
+    found = _data(saved, resolve([saved["config"]]))
+    return found if isinstance(found, str) else ""
 
 
 def differences(one: RunDirectory, other: RunDirectory) -> list[str]:
@@ -74,7 +82,7 @@ def _rows(run: RunDirectory, saved: JSON, config: RunConfig, steps: int) -> Iter
         if count != config.prompts_per_step:
             yield f"rows.jsonl: step {step} used {count} rows, not {config.prompts_per_step}"
     rows = _data(saved, config)
-    if rows is None:
+    if isinstance(rows, str):
         return
     order = Order(len(rows), config.seed)
     for step, lines in used.items():
@@ -84,13 +92,17 @@ def _rows(run: RunDirectory, saved: JSON, config: RunConfig, steps: int) -> Iter
             yield f"rows.jsonl: the rows of step {step} are not those of the run's order"
 
 
-def _data(saved: JSON, config: RunConfig) -> Rows | None:
-    """Return the run's rows, when its data file is still what it was."""
-    kind = find(config.plugin[0]).info.dataset_type
-    if not config.data or config.data == "-" or not kind or not Path(config.data).exists():
-        return None
-    rows = open_rows(config.data, dataset_types()[kind])
-    return rows if rows.sha256 == saved["data_sha256"] else None
+def _data(saved: JSON, config: RunConfig) -> Rows | str:
+    """Return the run's rows, or why they cannot be had any more."""
+    kind, path = saved["dataset_type"], config.data
+    if path is None or path == "-" or kind is None:
+        return "the run did not read them from a file"
+    if not Path(path).exists():
+        return f"{path} is not there"
+    rows = open_rows(path, dataset_types()[kind])
+    if rows.sha256 != saved["data_sha256"]:
+        return f"{path} has changed since"
+    return rows
 
 
 def _checkpoints(run: RunDirectory, engine: str, steps: int) -> Iterator[str]:
@@ -100,14 +112,8 @@ def _checkpoints(run: RunDirectory, engine: str, steps: int) -> Iterator[str]:
             yield f"checkpoints.jsonl: {label} is written down as step {checkpoint.step}"
         if checkpoint.step > steps:
             yield f"checkpoints.jsonl: step {checkpoint.step} is saved but only {steps} were done"
-        if engine == "local" and not folder(run, checkpoint.state).is_dir():
+        if engine == "local" and not checkpoint_folder(run.weights, checkpoint.state).is_dir():
             yield f"checkpoints.jsonl: {checkpoint.state} is not in {run.weights}"
-
-
-def folder(run: RunDirectory, path: str) -> Path:
-    """Return where the embedded engine keeps a `tinker://` path of this run."""
-    model, kind, name = path.removeprefix("tinker://").split("/")
-    return run.weights / model.replace(":", "_") / kind / name
 
 
 def _timeless(line: JSON) -> JSON:
@@ -136,7 +142,9 @@ def _weights(one: RunDirectory, other: RunDirectory) -> Iterator[str]:
         return
     digests = []
     for run, ledger in zip((one, other), ledgers, strict=True):
-        file = folder(run, ledger[common[-1]].sampler) / "adapter_model.safetensors"
+        file = (
+            checkpoint_folder(run.weights, ledger[common[-1]].sampler) / "adapter_model.safetensors"
+        )
         if not file.exists():
             return
         digests.append(hashlib.sha256(file.read_bytes()).hexdigest())

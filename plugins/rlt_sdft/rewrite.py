@@ -50,14 +50,15 @@ class Rewrites:
     rejected: Sequence[str] = ()
     """The reason of each rejected rewrite."""
     accepted: int = 0
-    truncated: bool = False
+    truncated: int = 0
+    """How many rewrites were cut at `--max-tokens`."""
     dropped: str | None = None
     samples: Sequence[rlt.JSON] = ()
 
     @property
     def outcome(self) -> rlt.RowOutcome:
         """This as the row ledger's line."""
-        return rlt.RowOutcome(self.row, len(self.examples), self.dropped, self.truncated)
+        return rlt.RowOutcome(self.row, len(self.examples), self.dropped, bool(self.truncated))
 
 
 async def batch(run: rlt.Run, step: int, rows: Sequence[rlt.Row]) -> rlt.Batch:
@@ -114,34 +115,34 @@ def _judged(run: rlt.Run, task: Task, sequences: Sequence[SampledSequence]) -> R
     for sequence in sequences:
         text = run.renderer.text(sequence.tokens)
         finished = sequence.stop_reason == "stop"
-        reason = rejection(task.text, text, finished=finished)
-        if reason and run.options["checks"] == "on":
+        fault = rejection(task.text, text, finished=finished)
+        reason = fault if run.options["checks"] == "on" else None
+        if reason:
             rejected.append(reason)
         else:
             examples.append(task.context.then(sequence.tokens, 1.0))
-        samples.append(_sample(task, text, sequence, reason))
+        samples.append({**_sample(task, text, sequence), "fault": fault, "rejected": bool(reason)})
     accepted = len(examples)
     if rejected and run.options["fallback"] == "demo":
         # one demonstration that counts as often as it is needed, instead of copies of it
-        examples.append(task.context.then(task.answer, 1.0).scaled(len(rejected)))
+        examples.append(task.context.then(task.answer, 1.0).repeated(len(rejected)))
     return Rewrites(
         task.row,
         examples,
         rejected,
         accepted,
-        truncated=any(sequence.stop_reason == "length" for sequence in sequences),
+        truncated=sum(sequence.stop_reason == "length" for sequence in sequences),
         dropped=None if examples else f"rejected:{rejected[0]}",
         samples=samples,
     )
 
 
-def _sample(task: Task, text: str, sequence: SampledSequence, reason: str | None) -> rlt.JSON:
+def _sample(task: Task, text: str, sequence: SampledSequence) -> rlt.JSON:
     return {
         "row": task.row.id,
         "line": task.row.line,
         "demonstration": task.text,
         "rewrite": text,
-        "rejected": reason,
         "stop_reason": sequence.stop_reason,
         "tokens": list(sequence.tokens),
     }

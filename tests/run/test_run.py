@@ -128,13 +128,16 @@ def test_a_rejected_rewrite_is_replaced_by_the_demonstration(
     assert text == sample["demonstration"] + "<|im_end|>"
 
 
-def test_dropped_rewrites_leave_the_weights_alone_and_are_counted(train: Cli, rows: Path) -> None:
+def test_a_run_in_which_every_row_was_dropped_has_failed(train: Cli, rows: Path) -> None:
     result = train("--plugin", "sdft", "--data", rows, "--steps", 2, "--out", "d",
                    "-o", "fallback=drop")  # fmt: skip
-    assert result.code == 0, result.err
+    assert result.code == 1
+    assert "nothing was trained: all rows of 2 steps were dropped" in result.err.splitlines()[-1]
     lines = read_lines(Path("runs/d/metrics.jsonl"))
     assert [(line["n_datums"], line["loss"]) for line in lines] == [(0, None), (0, None)]
-    assert "6 read = 0 trained + 2 dropped (2 rejected:" in result.out
+    reasons = [line["dropped"].partition(":")[0] for line in read_lines(Path("runs/d/rows.jsonl"))]
+    assert reasons == ["rejected", "rejected"]
+    assert not Path("runs/d/checkpoints.jsonl").exists()
 
 
 def test_raw_rendering_is_the_original_construction(

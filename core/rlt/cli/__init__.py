@@ -68,6 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _status(arguments: list[str]) -> int:
     from rlt.errors import RltError  # noqa: PLC0415
 
+    if "rlt.logs" in sys.modules:
+        from rlt import logs  # noqa: PLC0415 - slow, and only when several commands share a process
+
+        logs.chosen = logs.DEFAULT
     try:
         result = rlt.main(arguments, prog_name="rlt", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -77,23 +81,26 @@ def _status(arguments: list[str]) -> int:
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
         hint = f"; see {where.command_path} --help" if where else ""
-        return _report(error.format_message().rstrip(".") + hint, 2, arguments)
+        return _report(error.format_message().rstrip(".") + hint, 2)
     except (click.Abort, KeyboardInterrupt):
-        return _report("interrupted", 130, arguments)
+        return _report("interrupted", 130)
     except RltError as error:
-        return _report(str(error), error.exit_code, arguments, error)
+        return _report(str(error), error.exit_code, error)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
-def _report(message: str, code: int, arguments: list[str], error: Any = None) -> int:
+def _report(message: str, code: int, error: Any = None) -> int:
+    """Print an error as the log is printed, if a command has begun to log."""
+    logs = sys.modules.get("rlt.logs")
+    fmt, level = logs.chosen if logs else ("text", "info")
     line = " ".join(message.split())
-    if error is not None and "debug" in arguments:
+    if error is not None and level == "debug":
         import traceback  # noqa: PLC0415
 
         traceback.print_exception(error)
-    if "json" in arguments and "--log-format" in arguments:
+    if fmt == "json":
         import json  # noqa: PLC0415
 
         click.echo(json.dumps({"level": "error", "event": line, "exit_code": code}), err=True)

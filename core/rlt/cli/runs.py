@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from rlt.errors import RltError
 from rlt.run_directory import RUNS, RunDirectory
+from rlt.types import JSON
 
 
 @click.command(short_help="List the runs under runs/.")
@@ -18,7 +20,13 @@ def command() -> None:
 
 
 def _row(run: RunDirectory) -> list[str]:
-    saved = run.read_config()
+    try:
+        return _told(run, run.read_config())
+    except (RltError, LookupError, TypeError) as error:
+        return [run.name, f"broken: {' '.join(str(error).split())}", "", "", "", ""]
+
+
+def _told(run: RunDirectory, saved: JSON) -> list[str]:
     steps = [line for line in run.metrics if "split" not in line]
     losses = [line["loss"] for line in steps if line["loss"] is not None]
     return [

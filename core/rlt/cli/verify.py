@@ -26,6 +26,9 @@ def command(ctx: click.Context, names: tuple[str, ...]) -> None:
         found += verify.differences(*runs)
     for line in found:
         click.echo(line)
+    for run in runs:
+        if why := verify.unchecked(run):
+            click.echo(f"{run.path}: the order of rows was not checked: {why}", err=True)
     if not found:
         click.echo("the runs are equal" if len(runs) == 2 else "all is as it should be")
     ctx.exit(bool(found))

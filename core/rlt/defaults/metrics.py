@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import rlt
-from rlt.run_directory import JsonLines
 
 
 @rlt.hookimpl
@@ -23,9 +20,8 @@ def on_evaluate(run: rlt.Run, record: rlt.JSON) -> None:
 
 
 def _append(run: rlt.Run, line: rlt.JSON) -> None:
-    run.directory.metrics.append(line)
-    if run.config.log:
-        JsonLines(Path(run.config.log)).append(line)
+    for file in run.metrics_files:
+        file.append(line)
 
 
 def _readable(line: rlt.JSON) -> rlt.JSON:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors.torch import load_file, save_file
 
 from rlt.local.adapters import Adapter, AdapterBank, Shape
+from rlt.local.layout import checkpoint_folder
 from rlt.local.refusal import NotFound, Refusal
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class CheckpointStore:
             )
         if not _MODEL_ID.fullmatch(model_id):
             raise Refusal(f"{model_id!r} is not a model id")
-        return root / model_id.replace(":", "_") / kind / name
+        return checkpoint_folder(root, f"tinker://{model_id}/{kind}/{name}")
 
 
 def expiry(ttl_seconds: int | None) -> str | None:

@@ -8,7 +8,7 @@ give the same gradient.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ class Example:
     weights: Sequence[float]
     """Shape (N,); 0 for what is given (the prompt), 1 for what is to be learnt."""
 
+    copies: int = 1
+    """As how many sequences it counts."""
+
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.weights):
             raise ValueError(f"{len(self.tokens)} tokens but {len(self.weights)} weights")
@@ -38,11 +41,19 @@ class Example:
 
     def then(self, tokens: Sequence[int], weight: float) -> Example:
         """Return this sequence continued by tokens of one weight."""
-        return Example([*self.tokens, *tokens], [*self.weights, *[weight] * len(tokens)])
+        return replace(
+            self,
+            tokens=[*self.tokens, *tokens],
+            weights=[*self.weights, *[weight] * len(tokens)],
+        )
 
     def scaled(self, factor: float) -> Example:
         """Return this sequence with every weight times `factor`."""
-        return Example(self.tokens, [weight * factor for weight in self.weights])
+        return replace(self, weights=[weight * factor for weight in self.weights])
+
+    def repeated(self, times: int) -> Example:
+        """Return this sequence as one that counts as `times` copies of it."""
+        return replace(self.scaled(times), copies=self.copies * times)
 
     @property
     def total(self) -> float:
@@ -77,7 +88,7 @@ def datums(examples: Sequence[Example], reduction: Reduction = "token-mean") -> 
     - `sequence-mean`: every sequence counts the same, its tokens share it (sum of weights 1);
     - `sum`: weights as given; a long step takes a larger gradient.
     """
-    scales = _scales([example.total for example in examples], reduction)
+    scales = _scales(examples, reduction)
     return [datum(example.scaled(scale)) for example, scale in zip(examples, scales, strict=True)]
 
 
@@ -101,10 +112,14 @@ def mean_nll(outputs: Sequence[Any], batch: Sequence[Datum]) -> tuple[float, flo
     return (total / weight_sum if weight_sum else float("nan")), weight_sum
 
 
-def _scales(totals: list[float], reduction: Reduction) -> list[float]:
+def _scales(examples: Sequence[Example], reduction: Reduction) -> list[float]:
+    totals = [example.total for example in examples]
     if reduction == "sum":
         return [1.0] * len(totals)
     if reduction == "token-mean":
         return [1.0 / sum(totals) if any(totals) else 0.0] * len(totals)
-    sequences = sum(total != 0 for total in totals)
-    return [1.0 / (sequences * total) if total else 0.0 for total in totals]
+    copies = [x.copies if total else 0 for x, total in zip(examples, totals, strict=True)]
+    return [
+        count / (sum(copies) * total) if total else 0.0
+        for count, total in zip(copies, totals, strict=True)
+    ]
