@@ -228,3 +228,122 @@ def test_python_starts_the_command_without_the_heavy_libraries(work: Path) -> No
             env={**os.environ, "PYTHONWARNINGS": "error"},
         )  # fmt: skip
         assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def compute_loss(): return 'ppo'", "compute_loss returned str"),
+        ("def make_datums(rows): return []", "make_datums returned list"),
+        (
+            "def make_datums(rows): return rlt.Batch([], [rlt.RowOutcome(r, 0) for r in rows])",
+            "without a reason",
+        ),
+        (
+            "def make_datums(rows): return rlt.Batch([], [rlt.RowOutcome(r, 2) for r in rows])",
+            "returned 0 datums at step 0, but its RowOutcomes speak of 2",
+        ),
+        (
+            "def compute_loss():\n    return rlt.Loss(read=lambda outputs, datums: 1 / 0)",
+            "plugin 'odd' raised ZeroDivisionError in compute_loss",
+        ),
+        (
+            "def compute_loss():\n    return rlt.Loss(custom=lambda data, logprobs: 1 / 0)",
+            "plugin 'odd' raised ZeroDivisionError in compute_loss",
+        ),
+        ("def load_rows(): return []", "loaded no train rows"),
+    ],
+)
+def test_what_a_hook_returns_is_checked_where_it_returns(
+    train: Cli, rows: Path, code: str, message: str
+) -> None:
+    Path("odd.py").write_text(
+        f"import rlt\nPLUGIN = rlt.PluginInfo(dataset_type='sdft')\n"
+        f"@rlt.hookimpl(tryfirst=True)\n{code}\n"
+    )
+    result = train("--plugin", "sdft", "--plugin", "odd.py", "--data", rows, "--out", "odd",
+                   "--steps", 1)  # fmt: skip
+    assert result.code in (1, 2)
+    last = result.err.splitlines()[-1]
+    assert message in last
+    assert "Traceback" not in result.err
+
+
+def test_numbers_of_a_plugin_become_plain_json_and_never_the_engines_own(
+    train: Cli, rows: Path
+) -> None:
+    Path("numbers.py").write_text(
+        "import numpy as np, rlt\nfrom rlt.rendering import Example, datums\n"
+        "PLUGIN = rlt.PluginInfo(dataset_type='sdft')\n@rlt.hookimpl\n"
+        "def make_datums(rows):\n"
+        "    return rlt.Batch(datums([Example.of([1], [2, 3]) for _ in rows]),\n"
+        "        [rlt.RowOutcome(row, 1) for row in rows],\n"
+        "        metrics={'a': np.float32(0.5), 'b': float('nan'), 'step': 99, 'mean_reward': 1})\n"
+    )
+    assert train("--plugin", "numbers.py", "--data", rows, "--out", "n", "--steps", 2).code == 0
+    lines = read_lines(Path("runs/n/metrics.jsonl"))
+    assert [(x["step"], x["a"], x["b"], x["mean_reward"]) for x in lines] == [
+        (0, 0.5, None, 1), (1, 0.5, None, 1),
+    ]  # fmt: skip
+
+
+def test_a_custom_loss_sees_the_step_as_a_whole_and_its_metrics_are_kept(
+    train: Cli, rows: Path
+) -> None:
+    Path("own.py").write_text(
+        "import rlt\n@rlt.hookimpl\ndef compute_loss():\n"
+        "    def loss(data, logprobs):\n"
+        "        value = sum(-x.mean() for x in logprobs) / len(logprobs)\n"
+        "        return value, {'seen:sum': float(len(data))}\n"
+        "    return rlt.Loss(custom=loss)\n"
+    )
+    result = train("--plugin", "own.py", "--plugin", "sdft", "--data", rows, "--steps", 2,
+                   "--prompts-per-step", 4, "--substeps", 2, "--out", "own")  # fmt: skip
+    assert result.code == 0, result.err
+    lines = read_lines(Path("runs/own/metrics.jsonl"))
+    assert [line["seen"] for line in lines] == [4, 4]
+    assert lines[1]["loss"] < lines[0]["loss"]
+
+
+def test_a_file_cannot_take_the_place_of_a_part_of_rlt_by_its_name(train: Cli, rows: Path) -> None:
+    Path("metrics.py").write_text("import rlt\n@rlt.hookimpl\ndef on_step(run, record): ...\n")
+    result = train("--plugin", "sdft", "--plugin", "metrics.py", "--data", rows)
+    assert result.code == 2
+    assert "'metrics' is the name of a part of rlt; rename it" in result.err
+
+
+TYPED = """
+import rlt
+PLUGIN = rlt.PluginInfo(dataset_type="mine")
+@rlt.hookimpl
+def register_dataset_types(register):
+    register("mine", {"type": "object", "required": ["text"]}, summary="Mine.")
+@rlt.hookimpl
+def make_datums(run, rows):
+    from rlt.rendering import datums
+    made = [run.renderer.demonstration("", row.data["text"]) for row in rows]
+    return rlt.Batch(datums(made), [rlt.RowOutcome(row, 1) for row in rows])
+"""
+
+
+def test_one_file_may_bring_its_own_dataset_type(train: Cli, work: Path) -> None:
+    Path("mine.py").write_text(TYPED)
+    Path("mine.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    arguments = ("--plugin", "mine.py", "--steps", 2, "--out", "mine")
+    assert train(*arguments, "--data", "mine.jsonl").code == 0
+    Path("bad.jsonl").write_text('{"text": "one"}\n{"txt": "two"}\n')
+    result = train(*arguments, "--data", "bad.jsonl")
+    assert (result.code, "bad.jsonl:2:1" in result.err) == (2, True)
+
+
+def test_a_type_that_cannot_be_registered_stops_nobody_else(
+    cli: Cli, entries, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import rlt\n@rlt.hookimpl\ndef register_dataset_types(register): 1 / 0\n"
+    entries(entry("clumsy", written(work, "clumsy", code, monkeypatch)))
+    (work / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
+    assert cli("check", "a.jsonl").code == 0
+    assert cli("schemas").code == 0
+    result = cli("run", "--plugin", "clumsy", "--plugin", "sdft", "--data", "a.jsonl")
+    assert result.code == 2
+    assert "plugin 'clumsy'" in result.err

@@ -67,3 +67,11 @@ def test_the_mean_is_over_weights_and_ignores_what_has_none() -> None:
     loss, total = mean_nll([{"logprobs": logprobs}], [item])
     assert loss == pytest.approx((1 * 1.0 + 3 * 2.0) / 4)
     assert total == 4
+
+
+def test_copies_count_as_sequences_too() -> None:
+    one, other = Example.of([1], [2, 3]), Example.of([1], [4])
+    copies = datums([one, one, one, other], "sequence-mean")
+    repeated = datums([one.repeated(3), other], "sequence-mean")
+    assert weights(repeated[0]) == [round(3 * w, 6) for w in weights(copies[0])]
+    assert weights(repeated[1]) == weights(copies[3])

@@ -24,6 +24,7 @@ def files(work: Path, rows: Path) -> Path:
     write_lines(work / "missing.jsonl", [good, {"prompt": "a"}, good])
     (work / "broken.jsonl").write_text('{"prompt": "a", "completion": "b"}\n{"prompt": \n')
     (work / "wrong.toml").write_text("stepz = 3\n")
+    (work / "odd.toml").write_text("out = 3\n")
     return work
 
 
@@ -53,6 +54,8 @@ SDFT = ("--plugin", "sdft")
         ((*SDFT, "--steps", "many"), r"--steps"),
         ((*SDFT, "--lr", "nan"), r"--lr must be a number above 0"),
         ((*SDFT, "--config", "wrong.toml"), r"no 'stepz'; did you mean 'steps'"),
+        ((*SDFT, "--config", "odd.toml"), r"--out must be a string, not 3"),
+        ((*SDFT, "--log", "no/x.jsonl", "--data", "rows.jsonl", "--steps", 1), r"--log no/x.jsonl"),
         ((*SDFT, "--data", "rows.jsonl", "--prompts-per-step", 7), r"7 is more than the 6 rows"),
         ((*SDFT, "--resume", "auto"), r"--resume auto needs --out"),
         ((*SDFT, "--resume", "auto", "--out", "never"), r"runs/never holds no run"),
@@ -134,3 +137,16 @@ def test_an_error_is_json_too_when_logs_are(train: Cli) -> None:
     result = train(*SDFT, "--data", "nowhere.jsonl", "--log-format", "json")
     line = json.loads(result.err)
     assert (line["level"], line["exit_code"]) == ("error", 2)
+
+
+def test_a_password_in_an_address_is_not_shown(cli: Cli, rows: Path) -> None:
+    url = "http://user:hidden@127.0.0.1:9"
+    result = cli("run", *SDFT, "--data", rows, "--base-url", url)
+    assert result.code == 2
+    assert "hidden" not in result.err
+
+
+def test_words_like_json_and_debug_are_only_words(train: Cli) -> None:
+    result = train(*SDFT, "--data", "nowhere.jsonl", "--out", "debug", "--log", "json")
+    assert result.err.startswith("rlt: ")
+    assert len(result.err.splitlines()) == 1

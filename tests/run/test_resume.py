@@ -138,3 +138,61 @@ def test_the_saved_configuration_holds_no_secret(
     saved = Path("runs/run/config.json").read_text()
     assert "very-secret" not in saved
     assert json.loads(saved)["engine"] == "local"
+
+
+def test_a_run_from_other_weights_begins_again_from_them(
+    train: Cli, settings: tuple[object, ...]
+) -> None:
+    train(*settings, "--steps", 2, "--out", "old")
+    path = read_lines(Path("runs/old/checkpoints.jsonl"))[-1]["state"]
+    Path("runs/old/checkpoints.jsonl").unlink()
+    assert train(*settings, "--steps", 1, "--out", "new", "--resume", path).code == 0
+    first = without_times(read_lines(Path("runs/new/metrics.jsonl")))
+    Path("runs/new/checkpoints.jsonl").unlink()  # as if killed before the first save
+    assert train("--out", "new", "--resume", "auto").code == 0
+    assert without_times(read_lines(Path("runs/new/metrics.jsonl"))) == first
+
+
+def test_a_second_resume_keeps_what_the_first_one_changed(
+    train: Cli, cli: Cli, settings: tuple[object, ...]
+) -> None:
+    train(*settings, "--steps", 1, "--out", "run")
+    train("--out", "run", "--resume", "auto", "--steps", 3, "--lr", "1e-4")
+    ledger = Path("runs/run/checkpoints.jsonl")
+    ledger.write_text(ledger.read_text().splitlines(keepends=True)[0])
+    result = train("--out", "run", "--resume", "auto")
+    assert result.code == 0, result.err
+    steps = [x for x in read_lines(Path("runs/run/metrics.jsonl")) if "split" not in x]
+    assert [(x["step"], x["lr"]) for x in steps] == [(0, 5e-4), (1, 1e-4), (2, 1e-4)]
+    saved = json.loads(Path("runs/run/config.json").read_text())
+    assert saved["resumed"][0] == {"steps": 3, "lr": [5e-4, 1e-4]}
+    assert cli("verify", "run").code == 0
+
+
+def test_the_printed_command_survives_a_shell(train: Cli, rows: Path) -> None:
+    result = train("--plugin", "sdft", "--data", rows, "--steps", 1, "--out", "my run")
+    assert "rlt run --out 'my run' --resume auto" in result.out
+
+
+@pytest.mark.parametrize("hook", ["on_evaluate(run, record)", "on_step(run, record)"])
+def test_a_stop_always_saves_what_was_done(
+    train: Cli, settings: tuple[object, ...], hook: str
+) -> None:
+    Path("stop.py").write_text(
+        f"import rlt\n@rlt.hookimpl\ndef {hook}:\n"
+        "    step = record['step'] if isinstance(record, dict) else record.step + 1\n"
+        "    if step == 3: run.stop('enough')\n"
+    )
+    result = train(*settings, "--plugin", "stop.py", "--steps", 9, "--save-every", 5,
+                   "--eval-every", 3, "--out", "run")  # fmt: skip
+    assert result.code == 0, result.err
+    assert [x["step"] for x in read_lines(Path("runs/run/checkpoints.jsonl"))] == [3]
+
+
+def test_a_log_of_another_run_is_never_rewound(train: Cli, settings: tuple[object, ...]) -> None:
+    train(*settings, "--steps", 2, "--out", "a", "--log", "a.jsonl")
+    train(*settings, "--steps", 2, "--out", "b")
+    before = Path("a.jsonl").read_bytes()
+    result = train("--out", "b", "--resume", "auto", "--steps", 3, "--log", "a.jsonl")
+    assert result.code == 2
+    assert Path("a.jsonl").read_bytes() == before

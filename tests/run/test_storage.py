@@ -136,3 +136,44 @@ def test_text_that_is_no_unicode_is_still_json(tmp_path: Path) -> None:
     lines = JsonLines(tmp_path / "lines.jsonl")
     lines.append({"text": "\ud800 é"})
     assert list(lines) == [{"text": "\ud800 é"}]
+
+
+def test_a_line_torn_inside_a_character_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes('{"a": 1}\n{"b": "é'.encode()[:-1])
+    lines = JsonLines(path)
+    assert list(lines) == [{"a": 1}]
+    lines.append({"c": 2})
+    assert list(lines) == [{"a": 1}, {"c": 2}]
+
+
+def test_a_hosted_prune_that_fails_marks_nothing_as_deleted(
+    train: Cli, cli: Cli, rows: Path
+) -> None:
+    train("--plugin", "sdft", "--data", rows, "--save-every", 1, "--steps", 4, "--keep", 0,
+          "--out", "h")  # fmt: skip
+    config = Path("runs/h/config.json")
+    config.write_text(config.read_text().replace('"engine": "local"', '"engine": "tinker"'))
+    before = Path("runs/h/checkpoints.jsonl").read_bytes()
+    result = cli("checkpoints", "h", "--prune", "--keep", 0)
+    assert result.code == 2
+    assert "TINKER_API_KEY" in result.err
+    assert Path("runs/h/checkpoints.jsonl").read_bytes() == before
+
+
+def test_weights_that_no_ledger_knows_are_pruned_too(train: Cli, cli: Cli, rows: Path) -> None:
+    train("--plugin", "sdft", "--data", rows, "--steps", 2, "--out", "o")
+    orphan = next(Path("runs/o/weights").glob("*/weights")) / "step-000099"
+    orphan.mkdir()
+    assert "which no ledger knows" in cli("checkpoints", "o", "--prune").err
+    assert not orphan.exists()
+
+
+def test_one_broken_run_does_not_hide_the_others(train: Cli, cli: Cli, rows: Path) -> None:
+    train("--plugin", "sdft", "--data", rows, "--steps", 1, "--out", "good")
+    Path("runs/bad").mkdir()
+    Path("runs/bad/config.json").write_text("{")
+    listed = cli("runs")
+    assert listed.code == 0
+    assert "broken: " in listed.out
+    assert "good" in listed.out
