@@ -105,7 +105,10 @@ def on_step(run: Run, record: StepRecord) -> None:
 
 @hookspec
 def on_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
-    """Called when the service has confirmed that `checkpoint` is durable."""
+    """Called when the service has confirmed that `checkpoint` is durable.
+
+    Saving overlaps the next step: this may come before or after that step's `on_step`.
+    """
 
 
 # ---- evaluation
@@ -115,8 +118,9 @@ def on_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
 def evaluate(run: Run, rows: Rows) -> Mapping[str, float] | Awaitable[Mapping[str, float]] | None:
     """Measure the current weights on the held-out rows. First result; may be async.
 
-    Called before step 0, every `--eval-every` completed steps and at the end. The default is the
-    token-weighted mean negative log-likelihood (nats a token) of the rows' completions.
+    Called before step 0, every `--eval-every` completed steps and after the last of `--steps`.
+    The default is the token-weighted mean negative log-likelihood (nats a token) of the rows'
+    completions.
 
     :return: numbers for the metrics line, `loss` among them.
     """
