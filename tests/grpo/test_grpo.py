@@ -134,11 +134,11 @@ def test_metadata_reaches_score_as_the_file_has_it(train: Cli, work: Path) -> No
     text = '{"prompt": "?", "metadata": {"z": 1.50, "a": [null, {"é": "\\u2028"}], "n": 1e400}}'
     text = text.replace("1e400", "12345678901234567890123")
     (work / "odd.jsonl").write_text(text + "\n", "utf-8")
-    (work / "keep.py").write_text(
+    (work / "seen.py").write_text(
         "import json, rlt\n@rlt.hookimpl\ndef score(row, completion):\n"
         "    open('seen.json', 'w').write(json.dumps(row.data['metadata']))\n    return 1.0\n"
     )
-    result = train("--plugin", "grpo", "--plugin", "keep.py", "--data", "odd.jsonl", "--steps", 1,
+    result = train("--plugin", "grpo", "--plugin", "seen.py", "--data", "odd.jsonl", "--steps", 1,
                    "--group-size", 2, "--out", "m")  # fmt: skip
     assert result.code == 0, result.err
     assert Path("seen.json").read_text() == json.dumps(json.loads(text)["metadata"])
@@ -190,11 +190,11 @@ def test_a_rollout_that_never_returns_has_a_deadline(
     )
     result = train("--plugin", "grpo", "--plugin", "slow.py", "--data", questions, "--group-size",
                    2, "--steps", 1, "-o", "deadline=1", "--out", "slow")  # fmt: skip
-    assert result.code == 0, result.err
+    assert "nothing was trained" in result.err
     (line,) = steps("slow")
     assert line["failed/deadline"] == 2
     assert line["mean_reward"] is None and line["n_datums"] == 0
-    assert "1 dropped (1 deadline)" in result.out
+    assert read_lines(Path("runs/slow/rows.jsonl"))[0]["dropped"] == "deadline"
 
 
 def test_a_plugin_that_declines_leaves_the_row_to_the_next(

@@ -34,6 +34,9 @@ _DEVICE = 0b0110
 _TCP = 0b11
 """To bind and to connect."""
 
+CANNOT_START = 125
+"""The exit code when the command could not be run."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
@@ -51,7 +54,12 @@ def main() -> None:
     child = os.fork()  # the first process of the new namespace; the others end with it
     if child == 0:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.execv(command[0], command)  # noqa: S606 - that is the purpose
+        try:
+            os.environ.pop("LC_CTYPE", None)  # Python sets it by itself where there is no locale
+            os.execv(command[0], command)  # noqa: S606 - that is the purpose
+        except OSError as error:
+            print(f"cannot start {command[0]}: {error.strerror}", file=sys.stderr, flush=True)
+            os._exit(CANNOT_START)
     _, status = os.waitpid(child, 0)
     sys.exit(os.waitstatus_to_exitcode(status) & 0xFF)
 

@@ -30,6 +30,7 @@ async def verify_lean(run: rlt.Run, metadata: rlt.JSON, completion: str) -> floa
     """Return 1 when Lean accepts the proof, 0 when it does not.
 
     :raises rlt.UsageError: when there is no `lean` on the path.
+    :raises RuntimeError: when the sandbox cannot start it.
     """
     lean, proof = require_lean(), code(completion)
     if _FORBIDDEN.search(proof):
@@ -42,9 +43,15 @@ async def verify_lean(run: rlt.Run, metadata: rlt.JSON, completion: str) -> floa
         seconds=run.options["test_seconds"],
         memory=_MEMORY,
         environment={"LEAN_PATH": libraries} if libraries else {},
-        read=[str(Path(lean).resolve().parents[1]), lean, *filter(None, libraries.split(":"))],
+        read=[*_installation(lean), *filter(None, libraries.split(":"))],
     )
+    ended.require_start()
     return float(ended.code == 0 and "sorry" not in ended.out + ended.err)
+
+
+def _installation(lean: str) -> list[str]:
+    """Return the folders of Lean: of the command, and of the toolchain that it stands for."""
+    return [str(path.parent.parent) for path in (Path(lean), Path(lean).resolve())]
 
 
 def require_lean() -> str:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import rlt
+from rlt_grpo.verifiers.confine import CANNOT_START
 
 _CONFINE = Path(__file__).with_name("confine.py")
 _USERS = range(61184, 65520)
@@ -46,6 +47,14 @@ class Ended:
     """The end of what it wrote to standard output."""
     err: str
     """The end of what it wrote to standard error."""
+
+    def require_start(self) -> None:
+        """Tell a command that failed from one that never ran.
+
+        :raises RuntimeError: when it never ran.
+        """
+        if self.code == CANNOT_START and "cannot start" in self.err:
+            raise RuntimeError(f"the sandbox did not start: {self.err.strip()[-300:]}")
 
 
 class Sandbox:
