@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import rlt
+import rlt.rendering
 from conftest import ROOT, Cli
 from helpers import read_lines
 from rlt import hookspecs, plugins
@@ -178,21 +181,22 @@ def test_a_plugin_must_account_for_every_row(train: Cli, rows: Path) -> None:
     assert "accounted for 0 of 1 rows" in result.err
 
 
-def test_sdft_uses_public_names_only() -> None:
-    import rlt
-    import rlt.rendering
-
+@pytest.mark.parametrize("folder", ["plugins/rlt_sdft", "plugins/rlt_sft", "plugins/rlt_dpo",
+                                    "plugins/rlt_grpo", "core/rlt/defaults"])  # fmt: skip
+def test_our_own_plugins_use_public_names_only(folder: str) -> None:
     public = {f"rlt.{n}" for n in rlt.__all__} | {
         f"rlt.rendering.{n}" for n in rlt.rendering.__all__
     }
-    code = "\n".join(p.read_text() for p in (ROOT / "plugins/rlt_sdft").glob("*.py"))
-    import ast
-
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "rlt":
-            assert {f"{node.module}.{alias.name}" for alias in node.names} <= public
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            assert node.value.id != "rlt" or f"rlt.{node.attr}" in public
+    for file in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names = {alias.name for alias in node.names if alias.name.startswith("rlt.")}
+                assert names <= {"rlt.rendering"}, file
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "rlt":
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                assert names <= public | {"rlt.rendering"}, file
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert node.value.id != "rlt" or f"rlt.{node.attr}" in public, file
 
 
 def test_every_plugin_folder_is_packaged_and_registered() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rlt.dataset import open_rows as open_rows
     from rlt.errors import Interrupted as Interrupted
     from rlt.errors import PluginError as PluginError
     from rlt.errors import RltError as RltError
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from rlt.errors import UsageError as UsageError
     from rlt.hookspecs import hookimpl as hookimpl
     from rlt.run import Run as Run
+    from rlt.run_directory import JsonLines as JsonLines
     from rlt.types import JSON as JSON
     from rlt.types import Batch as Batch
     from rlt.types import Checkpoint as Checkpoint
+    from rlt.types import CustomLoss as CustomLoss
     from rlt.types import Environment as Environment
     from rlt.types import Loss as Loss
     from rlt.types import Outcome as Outcome
@@ -31,13 +34,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "rlt.dataset": ("open_rows",),
     "rlt.errors": ("Interrupted", "PluginError", "RltError", "RunError", "UsageError"),
     "rlt.hookspecs": ("hookimpl",),
     "rlt.run": ("Run",),
+    "rlt.run_directory": ("JsonLines",),
     "rlt.types": (
         "JSON",
         "Batch",
         "Checkpoint",
+        "CustomLoss",
         "Environment",
         "Loss",
         "Outcome",

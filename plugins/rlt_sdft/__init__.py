@@ -1,12 +1,13 @@
 """SDFT: a model learns a demonstration in its own words.
 
-Shown an expert's demonstration, the model is its own teacher: it rewrites the demonstration, and
-then learns that rewrite without seeing the demonstration. What it learns from is close to what it
-would have said, so that it forgets less than by imitating the expert.
+Shown an expert's demonstration, the model is its own teacher. What it then says, or thinks of what
+the student says, is close to what the student would have said anyway, so that it learns the new and
+forgets less than by imitating the expert.
 
-The loop is the one that rlt grew from, with the checks of Yang et al., "Self-Distillation Bridges
-Distribution Gap in Language Model Fine-Tuning" (ACL 2024): a rewrite that fails one is not learnt;
-the demonstration takes its place, or nothing.
+- `mode=rewrite`: the teacher rewrites the demonstration and the student learns the rewrite (Yang et
+  al., "Self-Distillation Bridges Distribution Gap in Language Model Fine-Tuning", ACL 2024).
+- `mode=topk`, `reverse`, `sampled`: the student answers, and the teacher, shown the demonstration,
+  says at each token what it would have said (Shenfeld et al., arXiv 2601.19897, 2026).
 """
 
 from __future__ import annotations
@@ -15,38 +16,13 @@ from collections.abc import Sequence
 
 import rlt
 from rlt.rendering import RawRenderer
-from rlt_sdft import rewrite
+from rlt_sdft import distill, rewrite
+from rlt_sdft.options import OPTIONS, text_of
 
 PLUGIN = rlt.PluginInfo(
-    summary="Self-distillation: the model rewrites each demonstration and learns its own words.",
+    summary="Self-distillation: the model teaches itself each demonstration in its own words.",
     dataset_type="sdft",
-    options={
-        "checks": {
-            "enum": ["on", "off"],
-            "default": "on",
-            "description": "off learns every rewrite, whatever it is; small models collapse so",
-        },
-        "fallback": {
-            "enum": ["demo", "drop"],
-            "default": "demo",
-            "description": "what replaces a rejected rewrite: the demonstration, or nothing",
-        },
-        "teacher": {
-            "enum": ["current", "base"],
-            "default": "current",
-            "description": "which weights rewrite: the trained ones, or those before step 0",
-        },
-        "reduction": {
-            "enum": ["token-mean", "sequence-mean", "sum"],
-            "default": "token-mean",
-            "description": "how the tokens of a step are averaged in the gradient",
-        },
-        "render": {
-            "enum": ["chat", "raw"],
-            "default": "chat",
-            "description": "raw uses no chat template, as the original loop did",
-        },
-    },
+    options=OPTIONS,
     defaults={"group_size": 1},
     example={
         "prompt": "What is the weather in Paris? You can use get_weather(city).",
@@ -56,13 +32,33 @@ PLUGIN = rlt.PluginInfo(
 
 
 @rlt.hookimpl
+def load_rows(run: rlt.Run) -> None:
+    """Read the files that options name, before anything is paid for; leave rows to the default."""
+    for name in ("system", "teacher_system", "teacher_prompt"):
+        text_of(run, name)
+
+
+@rlt.hookimpl
 def on_start(run: rlt.Run) -> None:
     """Drop the chat template when `-o render=raw` asks for it."""
     if run.options["render"] == "raw":
         run.renderer = RawRenderer(run.tokenizer)
+    if run.options["mode"] == "sampled" and run.config.temperature != 1:
+        run.log.warning(
+            "mode=sampled weighs samples by their probability at temperature 1",
+            temperature=run.config.temperature,
+        )
 
 
 @rlt.hookimpl
 async def make_datums(run: rlt.Run, step: int, rows: Sequence[rlt.Row]) -> rlt.Batch:
-    """Have the teacher rewrite each row's demonstration; all requests are in flight together."""
-    return await rewrite.batch(run, step, rows)
+    """Ask the teacher about each row; all requests are in flight together."""
+    if run.options["mode"] == "rewrite":
+        return await rewrite.batch(run, step, rows)
+    return await distill.batch(run, step, rows)
+
+
+@rlt.hookimpl
+def compute_loss(run: rlt.Run, batch: rlt.Batch) -> rlt.Loss | None:
+    """Choose the mode's loss; a rewrite is learnt by plain cross-entropy, the default."""
+    return distill.loss(run, batch) if run.options["mode"] != "rewrite" else None

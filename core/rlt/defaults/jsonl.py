@@ -6,7 +6,6 @@ import hashlib
 import json
 
 import rlt
-from rlt.dataset import open_rows
 
 
 @rlt.hookimpl
@@ -20,7 +19,7 @@ def load_rows(run: rlt.Run, split: rlt.Split) -> rlt.Rows:
             f"plugin {run.name!r} names no dataset type, so rlt cannot read {path} for it; "
             "declare PluginInfo(dataset_type=…) or implement load_rows"
         )
-    return open_rows(path, run.dataset_types[run.algorithm.dataset_type])
+    return rlt.open_rows(path, run.dataset_types[run.algorithm.dataset_type])
 
 
 def _example(run: rlt.Run) -> rlt.Row:

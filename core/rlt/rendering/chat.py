@@ -154,7 +154,11 @@ class ChatRenderer:
             raise Unrenderable(f"the chat template refuses it: {error}") from error
 
     def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False)) if text else []
+        return (
+            list(self._tokenizer.encode(text, add_special_tokens=False, verbose=False))
+            if text
+            else []
+        )
 
     # ---- what kind of template this is, found by rendering with it
 

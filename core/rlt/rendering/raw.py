@@ -68,7 +68,7 @@ class RawRenderer:
         return str(self._tokenizer.decode(list(tokens[:-1] if ended else tokens)))
 
     def _encode(self, text: str | Sequence[JSON]) -> list[int]:
-        return list(self._tokenizer.encode(_string(text), add_special_tokens=False))
+        return list(self._tokenizer.encode(_string(text), add_special_tokens=False, verbose=False))
 
 
 def _string(value: str | Sequence[JSON]) -> str:
