@@ -74,6 +74,13 @@ class Run:
         """The plugins' options, every default filled in."""
         return self.config.options
 
+    def plugins_for(self, dataset_type: str) -> list[str]:
+        """Name the installed plugins that take rows of a type."""
+        from rlt.plugins import installed  # noqa: PLC0415 - it is what makes runs
+
+        found = installed().items()
+        return [name for name, plugin in found if plugin.info.dataset_type == dataset_type]
+
     def state(self, kind: Callable[[], T]) -> T:
         """Return the run's one object of a class, made when it is first asked for.
 

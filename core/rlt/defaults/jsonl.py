@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 
 import rlt
+
+_LIKENESS = re.compile(r"these look like (\S+) rows")
+"""How `open_rows` says that a file is of another type."""
 
 
 @rlt.hookimpl
@@ -19,7 +23,21 @@ def load_rows(run: rlt.Run, split: rlt.Split) -> rlt.Rows:
             f"plugin {run.name!r} names no dataset type, so rlt cannot read {path} for it; "
             "declare PluginInfo(dataset_type=…) or implement load_rows"
         )
-    return rlt.open_rows(path, run.dataset_types[run.algorithm.dataset_type])
+    try:
+        return rlt.open_rows(path, run.dataset_types[run.algorithm.dataset_type])
+    except rlt.UsageError as error:
+        raise rlt.UsageError(f"{error}{_takers(run, str(error))}") from error
+
+
+def _takers(run: rlt.Run, refusal: str) -> str:
+    """Name the plugins that take what a refused file seems to hold."""
+    likeness = _LIKENESS.search(refusal)
+    if likeness is None:
+        return ""
+    kind = likeness[1]
+    takers = run.plugins_for(kind)
+    ways = f"there is --plugin {' or '.join(takers)}" if takers else "no plugin is installed"
+    return f"; {run.name} takes {run.algorithm.dataset_type} rows, for {kind} rows {ways}"
 
 
 def _example(run: rlt.Run) -> rlt.Row:
