@@ -1,0 +1,1 @@
+"""A reward model for rlt: a judge of two answers."""
