@@ -122,16 +122,21 @@ def read_file(path: Path) -> JSON:
     """Read a layer from a TOML file: fields by name (`-` or `_`), options in `[options]`."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"--config {path}: {error}") from None
     layer = {key.replace("-", "_"): value for key, value in data.items()}
     if not isinstance(layer.get("options", {}), dict):
         raise UsageError(f"--config {path}: options must be a table, [options]")
     if isinstance(layer.get("plugin"), str):
         layer["plugin"] = [layer["plugin"]]
-    for key, value in layer.items():
-        if key != "options":
-            _checked(key, value)
+    try:
+        for key, value in layer.items():
+            if key != "options":
+                _checked(key, value)
+    except UsageError as error:
+        raise UsageError(f"--config {path}: {error}") from None
     return layer
 
 
@@ -182,6 +187,8 @@ def _check_range(key: str, value: Any) -> None:
         raise UsageError(f"{_flag(key)} must be at least {_AT_LEAST[key]}, not {value}")
     if key == "lr" and not 0 < value < float("inf"):
         raise UsageError(f"--lr must be a number above 0, not {value}")
+    if key == "seed" and not value < 2**63:
+        raise UsageError(f"--seed must be below 2**63, not {value}")
     if key in _BELOW_ONE and not value < 1:
         raise UsageError(f"{_flag(key)} must be below 1, not {value}")
     if isinstance(value, float) and not value < float("inf"):

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rlt.errors import PluginError, UsageError
 from rlt.rendering import Unrenderable
 from rlt.run import Run
-from rlt.types import Batch, Loss, Row
+from rlt.types import Batch, Loss, Row, RowOutcome
+
+
+def require_room(run: Run) -> None:
+    """Refuse a `--max-tokens` that no prompt would fit beside.
+
+    :raises UsageError: when it fills the context.
+    """
+    if run.config.max_tokens >= run.service.max_context:
+        raise UsageError(
+            f"--max-tokens {run.config.max_tokens} leaves no room for a prompt: "
+            f"the context of {run.service.model} is {run.service.max_context} tokens"
+        )
 
 
 def require_loss(loss: object, step: int) -> None:
@@ -34,6 +47,18 @@ def require_renderer(run: Run) -> None:
         ) from None
 
 
+def require_measures(numbers: object, step: int) -> Mapping[str, Any]:
+    """Check the result of `evaluate`.
+
+    :raises PluginError: when it is no mapping.
+    """
+    if not isinstance(numbers, Mapping):
+        raise PluginError(
+            f"evaluate returned {type(numbers).__name__} after {step} steps, not numbers by name"
+        )
+    return numbers
+
+
 def require_account(batch: object, rows: Sequence[Row], step: int) -> None:
     """Check that the result of `make_datums` accounts for every row and every datum.
 
@@ -46,6 +71,17 @@ def require_account(batch: object, rows: Sequence[Row], step: int) -> None:
     if not isinstance(batch, Batch):
         raise PluginError(
             f"make_datums returned {type(batch).__name__} at step {step}, not an rlt.Batch"
+        )
+    odd = next((o for o in batch.outcomes if not isinstance(o, RowOutcome)), None)
+    if odd is not None:
+        raise PluginError(
+            f"make_datums gave {type(odd).__name__} as an outcome at step {step}, not RowOutcome"
+        )
+    stranger = next((d for d in batch.datums if not hasattr(d, "loss_fn_inputs")), None)
+    if stranger is not None:
+        raise PluginError(
+            f"make_datums gave {type(stranger).__name__} as a datum at step {step}, "
+            "not a tinker.Datum"
         )
     told = [outcome.row.id for outcome in batch.outcomes]
     if told != [row.id for row in rows]:

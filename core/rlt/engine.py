@@ -103,6 +103,7 @@ class _Loop:
     async def steps(self) -> None:
         run, config = self.run, self.run.config
         run.hooks.call("on_start", run=run)
+        contract.require_room(run)
         contract.require_renderer(run)
         if self.done in (0, config.steps) or _due(self.done, config.eval_every):
             await self._evaluate()
@@ -143,7 +144,7 @@ class _Loop:
             "n_datums": len(batch.datums),
             "loss": None,
             **metrics,
-            **plain(batch.metrics),
+            **plain(batch.metrics, "n_datums"),
             "lr": learning_rate(run.config, step),
             "seconds": round(time.monotonic() - began, 3),
         }
@@ -187,7 +188,8 @@ class _Loop:
         self._evaluated.add(self.done)
         numbers = await run.hooks.call_async("evaluate", run=run, rows=run.eval_rows)
         seconds = round(time.monotonic() - began, 3)
-        record = {"split": "eval", "step": self.done, "mean_reward": None, **(numbers or {})}
+        measured = plain(contract.require_measures(numbers, self.done))
+        record = {"split": "eval", "step": self.done, "mean_reward": None, **measured}
         run.hooks.call("on_evaluate", run=run, record={**record, "seconds": seconds})
 
 

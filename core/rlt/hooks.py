@@ -54,12 +54,12 @@ class Hooks:
         """Inside, what a plugin's code raises is told as its failure in `hook`."""
         try:
             yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, RltError) or is_service_error(error):
                 raise
             raise self._blame(error, hook, arguments) from error
 
-    def _blame(self, error: Exception, hook: str, arguments: Mapping[str, Any]) -> PluginError:
+    def _blame(self, error: BaseException, hook: str, arguments: Mapping[str, Any]) -> PluginError:
         name, line = self._culprit(error, hook)
         step = arguments.get("step", getattr(arguments.get("record"), "step", None))
         at = "" if step is None else f" at step {step}"
@@ -68,7 +68,7 @@ class Hooks:
             f"plugin {name!r} raised {type(error).__name__} in {hook}{at} ({line}): {message}"
         )
 
-    def _culprit(self, error: Exception, hook: str) -> tuple[str, str]:
+    def _culprit(self, error: BaseException, hook: str) -> tuple[str, str]:
         """Return (the plugin whose code is on the traceback, where it raised)."""
         codes: dict[object, str] = {
             each.function.__code__: each.plugin_name

@@ -169,3 +169,6 @@ HOOKS: tuple[str, ...] = tuple(
     name for name, value in list(globals().items()) if hasattr(value, "rlt_spec")
 )
 """The hooks' names, in the order of this file."""
+
+ASYNC = ("make_datums", "evaluate", "make_environment", "score")
+"""Those that may be async."""

@@ -41,7 +41,10 @@ def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished
     beginning = resume.find(top.get("out"), top.get("resume"), _label(top.get("plugin")))
     saved = dict(beginning.saved) if beginning.saved else None
     base = resume.layer(saved) if saved else {}
-    chosen, manager = plugins.select(_plugin_names(top, base))
+    names = _plugin_names(top, base)
+    if saved:
+        resume.require_plugins(saved, names)
+    chosen, manager = plugins.select(names)
     algorithm = next((plugin for plugin in chosen if "make_datums" in plugin.hooks), chosen[0])
     given = {**settings, "options": options.parse(settings.get("options", ()), chosen)}
     config = _resolved([algorithm.info.defaults, base, file_layer, given], chosen)
@@ -101,14 +104,15 @@ def _train(
 
 
 def _load_rows(run: Run) -> None:
+    if run.config.data == run.config.eval_data == "-":
+        raise UsageError("only one of --data and --eval-data can be - (standard input)")
     run.train_rows = _rows(run, "train")
     if run.config.eval_data:
         run.eval_rows = _rows(run, "eval")
     count, wanted = len(run.train_rows), run.config.prompts_per_step
     if run.config.data and wanted > count:
-        raise UsageError(
-            f"--prompts-per-step {wanted} is more than the {count} rows of {run.config.data}"
-        )
+        noun = "row" if count == 1 else "rows"
+        raise UsageError(f"--prompts-per-step {wanted}: {run.config.data} has only {count} {noun}")
     if run.config.data and run.config.steps * wanted > count:
         epochs = run.config.steps * wanted / count
         run.log.warning("rows will be used more than once", rows=count, epochs=round(epochs, 2))
@@ -116,6 +120,8 @@ def _load_rows(run: Run) -> None:
 
 def _rows(run: Run, split: str) -> Rows:
     rows: Rows | None = run.hooks.call("load_rows", run=run, split=split)
+    if rows is not None and not hasattr(rows, "__getitem__"):
+        raise UsageError(f"load_rows returned {type(rows).__name__}, not rows")
     if rows is None or not len(rows):
         raise UsageError(f"plugin {run.name!r} loaded no {split} rows")
     return rows
@@ -158,13 +164,20 @@ def _announce(run: Run, plan: service.EnginePlan, saved: JSON | None) -> None:
             because=plan.reason, model=plan.model, instead_of=service.HOSTED_MODEL,
         )  # fmt: skip
     log.info("engine", engine=plan.engine, model=plan.model, because=plan.reason)
+    held_out = {"eval": config.eval_data, "eval_rows": len(run.eval_rows)}
     log.info("data", train=config.data or "built-in example", rows=len(run.train_rows),
-             eval=config.eval_data, eval_rows=len(run.eval_rows))  # fmt: skip
+             **(held_out if config.eval_data else {}))  # fmt: skip
+    if config.eval_data and _data_fingerprint(run.train_rows) == _data_fingerprint(run.eval_rows):
+        log.warning("the held-out rows are the training rows; their loss says little")
     shown = ("steps", "prompts_per_step", "group_size", "rank", "lr", "max_tokens", "temperature",
              "seed", "save_every", "eval_every")  # fmt: skip
     log.info("run", plugin="+".join(config.plugin), directory=str(run.directory.path),
              **{name: getattr(config, name) for name in shown})  # fmt: skip
-    log.info("options", **config.options)
+    if config.options:
+        log.info("options", **config.options)
+    if saved and run.directory.ledger() and run.directory.ledger()[-1].step >= config.steps:
+        log.warning("this run has done its steps; give --steps a larger number to go on",
+                    steps=config.steps)  # fmt: skip
     for name, (before, now) in (resume.changes(saved, config) if saved else {}).items():
         log.warning("this setting differs from the run's", setting=name, before=before, now=now)
 
@@ -174,6 +187,7 @@ def _record(run: Run, plan: service.EnginePlan, data: str, saved: JSON | None) -
     config = run.config
     record: JSON = {
         "config": configuration.to_json(config),
+        "directory": saved["directory"] if saved else str(Path.cwd()),
         "algorithm": run.name,
         "dataset_type": run.algorithm.dataset_type,
         "engine": plan.engine,

@@ -80,6 +80,9 @@ def _renderer(fmt: Format) -> list[structlog.typing.Processor]:
 def _routine_of_others(record: logging.LogRecord) -> bool:
     """Drop what a library warns of while all is well.
 
-    The SDK says "because of try_again" each time a long request is simply not ready yet.
+    The SDK says "because of try_again" each time a long request is simply not ready yet, and tells
+    a failed request on a line of its own before it raises the error that the run then tells.
     """
-    return not (record.name.startswith("tinker.") and "because of try_again" in record.getMessage())
+    said = ("because of try_again", "Request failed with non-retryable error")
+    message = record.getMessage()
+    return not (record.name.startswith("tinker.") and any(words in message for words in said))

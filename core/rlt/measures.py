@@ -9,7 +9,7 @@ from typing import Any
 
 from rlt.types import JSON
 
-_RESERVED = ("step", "n_datums", "lr", "seconds", "split")
+_RESERVED = ("step", "lr", "seconds", "split")
 """Keys of a metrics line that are the engine's alone."""
 
 
@@ -30,11 +30,17 @@ def merged(answers: Sequence[Mapping[str, float]]) -> JSON:
     }
 
 
-def plain(metrics: Mapping[str, Any]) -> JSON:
-    """Return metrics as plain JSON numbers; one that is not finite is null, as JSON has none."""
-    plain = {name: value.item() if hasattr(value, "item") else value
-             for name, value in metrics.items() if name not in _RESERVED}  # fmt: skip
+def plain(metrics: Mapping[str, Any], *reserved: str) -> JSON:
+    """Return metrics as plain JSON numbers; one that is not finite is null, as JSON has none.
+
+    :param reserved: names that the caller gives itself, besides those that only the engine does.
+    """
+    numbers = {
+        name: value.item() if hasattr(value, "item") else value
+        for name, value in metrics.items()
+        if name not in (*_RESERVED, *reserved)
+    }
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in plain.items()
+        for name, value in numbers.items()
     }

@@ -73,7 +73,8 @@ def declarations(plugins: Sequence[Plugin]) -> dict[str, JSON]:
 
 
 def _read(text: str, schema: JSON) -> Any:
-    if schema.get("type") == "string" or (schema.get("enum") and text in schema["enum"]):
+    words = schema.get("enum") and all(isinstance(value, str) for value in schema["enum"])
+    if schema.get("type") == "string" or words:
         return text
     try:
         return json.loads(text)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.util
+import inspect
 import logging
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -185,13 +187,21 @@ def _misfit(name: str, module: object) -> str:
         return _one_line(error) + _hint(str(error))
     except Exception as error:  # attributes that raise when pluggy looks at them
         return f"{type(error).__name__}: {_one_line(error)}"
-    if not manager.get_hookcallers(module):
+    callers = manager.get_hookcallers(module)
+    if not callers:
         return "it implements no hook; mark its functions with @rlt.hookimpl"
+    for caller in callers:
+        if caller.name not in hookspecs.ASYNC and inspect.iscoroutinefunction(
+            getattr(module, caller.name, None)
+        ):
+            return f"{caller.name} cannot be async; only {', '.join(hookspecs.ASYNC)} may be"
     return ""
 
 
 def _hint(message: str) -> str:
-    words = message.replace("'", " ").split()
+    words = re.findall(r"\w+", message)
+    if set(words) & set(hookspecs.HOOKS):
+        return ""  # the name is right, and something else is wrong
     close = (difflib.get_close_matches(word, hookspecs.HOOKS, 1, 0.75) for word in words)
     found = next(
         (match[0] for match, word in zip(close, words, strict=True) if match and match[0] != word),

@@ -8,8 +8,9 @@ starts a new run at step 0 from those weights.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rlt.config import RunConfig
@@ -17,7 +18,7 @@ from rlt.errors import UsageError
 from rlt.run_directory import RUNS, RunDirectory, directory_for
 from rlt.types import JSON, Checkpoint
 
-_FIXED = ("plugin", "model", "rank", "seed", "prompts_per_step")
+_FIXED = ("model", "rank", "seed", "prompts_per_step")
 """What a resumed run cannot change: its weights or its row order would no longer be the run's."""
 
 
@@ -63,11 +64,38 @@ def find(out: str | None, resume: str | None, plugin: str) -> Beginning:
 
 
 def layer(saved: JSON) -> JSON:
-    """Return a saved configuration as a layer for the resumed run."""
+    """Return a saved configuration as a layer for the resumed run.
+
+    Paths were relative to where the run began; from elsewhere they are found there.
+    """
     config = dict(saved["config"])
     config.pop("resume", None)
     config.pop("out", None)
+    began = Path(saved.get("directory", "."))
+    for name in ("data", "eval_data", "log"):
+        config[name] = _from(began, config[name])
+    config["plugin"] = [_from(began, name) if name.endswith(".py") else name
+                        for name in config["plugin"]]  # fmt: skip
     return {**config, "model": saved["model"], "engine": saved["engine"]}
+
+
+def _from(began: Path, path: str | None) -> str | None:
+    if not path or path == "-" or Path(path).exists() or not (began / path).exists():
+        return path
+    return str(began / path)
+
+
+def require_plugins(saved: JSON, names: Sequence[str]) -> None:
+    """Check that a resumed run has its plugins, before their options are looked at.
+
+    :raises UsageError: when others are named.
+    """
+    before = list(layer(saved)["plugin"])
+    if list(names) != before:
+        raise UsageError(
+            f"--plugin {'+'.join(names)}: the run being resumed has {'+'.join(before)}; "
+            "keep it, or start a new run with another --out"
+        )
 
 
 def require_same(saved: JSON, config: RunConfig, data_sha256: str | None) -> None:
@@ -78,11 +106,11 @@ def require_same(saved: JSON, config: RunConfig, data_sha256: str | None) -> Non
     before = layer(saved)
     for name in _FIXED:
         now = getattr(config, name)
-        then = tuple(before[name]) if name == "plugin" else before[name]
+        then = before[name]
         if now != then:
             raise UsageError(
-                f"--{name.replace('_', '-')} {_show(now)}: the run being resumed has "
-                f"{_show(then)}; keep it, or start a new run with another --out"
+                f"--{name.replace('_', '-')} {now}: the run being resumed has "
+                f"{then}; keep it, or start a new run with another --out"
             )
     if saved.get("data_sha256") != data_sha256:
         raise UsageError(
@@ -95,8 +123,10 @@ def changes(saved: JSON, config: RunConfig) -> JSON:
     """Return the settings that differ from the saved ones and may: name -> [before, now]."""
     before = layer(saved)
     names = ("lr", "schedule", "warmup", "horizon", "weight_decay", "grad_clip", "beta1", "beta2",
-             "substeps", "group_size", "max_tokens", "temperature", "options")  # fmt: skip
-    return {n: [before[n], getattr(config, n)] for n in names if before[n] != getattr(config, n)}
+             "substeps", "group_size", "max_tokens", "temperature")  # fmt: skip
+    then = {**{name: before[name] for name in names}, **before["options"]}
+    now = {**{name: getattr(config, name) for name in names}, **config.options}
+    return {name: [then.get(name), now[name]] for name in now if then.get(name) != now[name]}
 
 
 def _newest(out: str | None) -> Beginning:
@@ -118,7 +148,3 @@ def _owner(out: str | None, state: str) -> RunDirectory | None:
 
 def _new_name(plugin: str) -> str:
     return f"{plugin}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
-def _show(value: Any) -> str:
-    return "+".join(value) if isinstance(value, tuple) else str(value)

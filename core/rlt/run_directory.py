@@ -33,7 +33,7 @@ class JsonLines:
 
         :raises DiskError: when they cannot be written, or the file was removed meanwhile.
         """
-        text = "".join(json.dumps(x, ensure_ascii=False, allow_nan=False) + "\n" for x in lines)
+        text = "".join(_dumped(x) + "\n" for x in lines)
         try:
             self._write(text.encode("utf-8", "backslashreplace"))  # \ud800 stays valid JSON
         except OSError as error:
@@ -212,8 +212,18 @@ def existing(out: str) -> RunDirectory:
 
 
 def directory_for(out: str) -> RunDirectory:
-    """Return the directory of `--out`: `runs/NAME`, or the value itself when it has a slash."""
+    """Return the directory of `--out`: `runs/NAME`, or the value itself when it has a slash.
+
+    :raises UsageError: for a value that is no name.
+    """
+    if out in ("", ".", "..") or out.startswith("-") or not out.isprintable():
+        raise UsageError(f"--out {out!r} is no name for a run; use letters and digits")
     return RunDirectory(Path(out) if "/" in out else RUNS / out)
+
+
+def _dumped(line: JSON) -> str:
+    """Write a line as JSON; what JSON has no form for is written as its text."""
+    return json.dumps(line, ensure_ascii=False, allow_nan=False, default=str)
 
 
 def _parsed(text: bytes) -> JSON | None:

@@ -40,6 +40,8 @@ def explain(error: BaseException) -> RltError | None:
     if isinstance(error.__cause__, tinker.TinkerError):
         error = error.__cause__  # the SDK wraps the failure of some requests in a ValueError
     message = re.sub(r" for self\.request_id=.*", "", " ".join(str(error).split()))
+    detail = re.fullmatch(r"Error code: (\d+) - \{'detail': (['\"])(.*)\2\}", message)
+    message = detail[3] if detail else message
     if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
         return RunError(f"the service refused the API key ({message}); check TINKER_API_KEY")
     if isinstance(error, tinker.APIConnectionError):

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rlt
 from rlt import engine
-from rlt.errors import RunError
+from rlt.errors import RunError, UsageError
 from rlt.resume import Beginning
 from rlt.run import Run
 from rlt.run_directory import RUNS, keep_metrics
@@ -21,6 +21,9 @@ from rlt.types import Checkpoint, Outcome
 
 if TYPE_CHECKING:
     from rlt.service import Service
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +82,25 @@ async def _training_client(
     if foreign:
         if not beginning.resumes:
             run.log.warning(
-                "no ledger knows these weights: a new run starts from them at step 0",
+                "these weights are none of this run's: a new run starts from them at step 0",
                 weights=foreign,
             )
         request = client.create_training_client_from_state(foreign, user_metadata=metadata)
-        return await run.answered(request, f"the weights {foreign}"), None
+        return await _created(run, request, f"the weights {foreign}"), None
     request = client.create_lora_training_client(
         opened.model, rank=config.rank, seed=config.seed, user_metadata=metadata
     )
-    return await run.answered(request, "a training client"), None
+    return await _created(run, request, "a training client"), None
+
+
+async def _created(run: Run, request: Awaitable[T], what: str) -> T:
+    """Await a training client; a refusal is about the request, and nothing was trained."""
+    try:
+        return await run.answered(request, what)
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        raise UsageError(str(explain(error))) from error
 
 
 def _rewind(run: Run, step: int) -> None:

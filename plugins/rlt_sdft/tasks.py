@@ -46,7 +46,9 @@ def task(run: rlt.Run, row: rlt.Row) -> Task | str:
     longest = max(len(made.answer), run.config.max_tokens)
     fits = len(made.context.tokens) + longest <= run.service.max_context
     if not (fits and len(made.question) + longest <= run.service.max_context):
-        run.log.warning("row dropped", row=row.where, reason="longer than the model's context")
+        room = run.service.max_context
+        reason = f"with --max-tokens {run.config.max_tokens} it exceeds the context of {room}"
+        run.log.warning("row dropped", row=row.where, reason=reason)
         return "too-long"
     return made
 

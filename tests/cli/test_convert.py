@@ -216,6 +216,18 @@ def test_the_input_is_never_written_over(cli: Cli, work: Path) -> None:
     assert read_lines(work / "in.jsonl") == [{"messages": [USER, FOUR]}]
 
 
+def test_nothing_is_written_over_without_force(cli: Cli, work: Path) -> None:
+    write_lines(work / "in.jsonl", [{"messages": [USER, FOUR]}])
+    write_lines(work / "out.jsonl", [{"mine": 1}])
+    arguments = ("convert", "in.jsonl", "--to", "sdft", "-o", "out.jsonl")
+    result = cli(*arguments)
+    assert (result.code, result.err) == (
+        2, "rlt: out.jsonl is there already; --force writes over it\n")  # fmt: skip
+    assert read_lines(work / "out.jsonl") == [{"mine": 1}]
+    assert cli(*arguments, "--force").code == 0
+    assert len(read_lines(work / "out.jsonl")) == 1
+
+
 def test_the_real_chat_rows_become_sdft(cli: Cli, work: Path, repository: Path) -> None:
     data = repository.parent / "shared" / "data" / "conversations.messages.jsonl"
     if not data.is_file():

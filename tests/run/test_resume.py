@@ -69,7 +69,7 @@ def test_a_path_that_no_ledger_knows_starts_a_new_run_and_says_so(
     Path("runs/old/checkpoints.jsonl").unlink()
     result = train(*settings, "--steps", 1, "--out", "new", "--resume", path)
     assert result.code == 0, result.err
-    assert "a new run starts from them at step 0" in result.err
+    assert "none of this run's: a new run starts from them at step 0" in result.err
     old = read_lines(Path("runs/old/metrics.jsonl"))[-1]
     new = read_lines(Path("runs/new/metrics.jsonl"))[0]
     assert old["split"] == new["split"] == "eval"

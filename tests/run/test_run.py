@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -183,3 +185,43 @@ def test_json_logs_are_json_lines_the_engines_included(train: Cli, rows: Path) -
 def test_a_normal_run_warns_of_nothing(train: Cli, rows: Path) -> None:
     result = train("--plugin", "sdft", "--data", rows, "--steps", 2, "--out", "quiet")
     assert "warning" not in result.err.lower(), result.err
+
+
+def test_no_control_character_reaches_the_terminal(train: Cli, work: Path) -> None:
+    data = {"prompt": "esc \u001b[31mred\u0007", "completion": "a\fb"}
+    (work / "odd.jsonl").write_text(json.dumps(data) + "\n")
+    result = train("--plugin", "sdft", "--data", "odd.jsonl", "--steps", 1, "--out", "odd")
+    assert result.code == 0
+    assert "prompt      esc \\x1b[31mred\\x07" in result.out
+    assert all(character.isprintable() or character == "\n" for character in result.out)
+
+
+def test_max_tokens_that_leave_no_room_are_refused(train: Cli, rows: Path) -> None:
+    result = train("--plugin", "sdft", "--data", rows, "--max-tokens", 100000)
+    assert result.code == 2
+    assert "--max-tokens 100000 leaves no room for a prompt" in result.err.splitlines()[-1]
+
+
+def test_a_request_that_the_service_refuses_at_once_is_exit_2(train: Cli, rows: Path) -> None:
+    result = train("--plugin", "sdft", "--data", rows, "--rank", 1000000)
+    assert result.code == 2
+    assert result.err.splitlines()[-1] == (
+        "rlt: the service refused a request: LoRA rank must be between 1 and 512, got 1000000"
+    )
+
+
+def test_held_out_rows_that_are_trained_on_are_noticed(train: Cli, rows: Path) -> None:
+    result = train("--plugin", "sdft", "--data", rows, "--eval-data", rows, "--steps", 1)
+    assert "the held-out rows are the training rows" in result.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(
+    train: Cli, rows: Path, tiny_model: Path
+) -> None:
+    command = [sys.executable, "-c", "from rlt.cli import main; main()", "run", "--plugin", "sdft",
+               "--engine", "local", "--model", tiny_model, "--data", rows, "--steps", "1",
+               "--max-tokens", "4"]  # fmt: skip
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert run.stdout
+    run.stdout.close()
+    assert run.wait(120) == 0

@@ -6,10 +6,11 @@ also the only place that prints an error: one line, and the exit code of its kin
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -60,6 +61,16 @@ def rlt() -> None:
     """Train language models through Tinker: rows in, calls out, hooks in between."""
 
 
+@contextlib.contextmanager
+def closed_pipe_is_fine() -> Iterator[None]:
+    """Print results inside: a reader that has seen enough (`| head`) is no failure of the run."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     sys.exit(_status(list(sys.argv[1:] if arguments is None else arguments)))
@@ -86,9 +97,8 @@ def _status(arguments: list[str]) -> int:
         return _report("interrupted", 130)
     except RltError as error:
         return _report(str(error), error.exit_code, error)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        return _report(f"cannot write the output: {error.strerror}", 1)
 
 
 def _report(message: str, code: int, error: Any = None) -> int:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rlt.errors import UsageError
+
 if TYPE_CHECKING:
     from rlt.dataset.convert import Conversion
 
@@ -19,9 +21,15 @@ if TYPE_CHECKING:
 @click.option("--to", "target", required=True, metavar="sdft|dpo|environment", help="The type.")
 @click.option("-o", "--output", metavar="OUT", help="Where to write; standard output by default.")
 @click.option("--rejects", metavar="F", help="Where rows go that cannot be converted.")
+@click.option("--force", is_flag=True, help="Write over files that are there.")
 @click.pass_context
-def command(
-    ctx: click.Context, file: str, target: str, output: str | None, rejects: str | None
+def command(  # noqa: PLR0913, PLR0917 - one for each option
+    ctx: click.Context,
+    file: str,
+    target: str,
+    output: str | None,
+    rejects: str | None,
+    force: bool,
 ) -> None:
     """Convert other tools' datasets to rlt's types.
 
@@ -38,6 +46,10 @@ def command(
     from rlt.plugins import dataset_types  # noqa: PLC0415
 
     aside = Path(rejects or _beside(output or file))
+    others = [path for path in (output, aside) if path and str(path) != file]
+    taken = [path for path in others if Path(path).is_file()]
+    if taken and not force:
+        raise UsageError(f"{taken[0]} is there already; --force writes over it")
     with ExitStack() as files:
         write: Callable[[bytes], object] = sys.stdout.buffer.write
         if output:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from rlt import launch, logs
+from rlt.cli import closed_pipe_is_fine
 from rlt.config import ENGINES, SCHEDULES, RunConfig
 from rlt.run_directory import RunDirectory
 from rlt.session import Finished, resume_command
@@ -118,8 +119,9 @@ def command(file: Path | None, log_format: logs.Format, log_level: str, **settin
     logs.configure(log_format, log_level)
     given = {k: v for k, v in settings.items() if v is not None and v != ()}
     finished = launch.launch(given, file=file)
-    for name, text in _results(finished):
-        click.echo(f"{name:<11} {text}")
+    with closed_pipe_is_fine():
+        for name, text in _results(finished):
+            click.echo(f"{name:<11} {text}")
 
 
 def _results(finished: Finished) -> list[tuple[str, str]]:
@@ -159,9 +161,14 @@ def _row_account(directory: RunDirectory, run: Any) -> str:
 
 
 def _shortened(text: str, width: int = 76) -> str:
-    line = " ".join(text.split())
+    line = _visible(" ".join(text.split()))
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def _indented(text: str) -> str:
-    return text.strip().replace("\n", "\n" + " " * 12)
+    return _visible(text.strip()).replace("\n", "\n" + " " * 12)
+
+
+def _visible(text: str) -> str:
+    """Return text whose control characters are written out, so that none reaches the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

@@ -112,7 +112,7 @@ class CheckpointStore:
             info = _read_info(folder)
             if info is not None and info.tinker_path == tinker_path:
                 return folder, info
-        raise NotFound(f"no checkpoint {tinker_path} in {', '.join(map(str, self._read))}")
+        raise NotFound(f"no checkpoint {tinker_path} in {self._read[0]} or beside it")
 
     def load(self, tinker_path: str) -> tuple[Info, Adapter]:
         """The weights of a checkpoint, on the CPU."""
