@@ -36,9 +36,9 @@ def write_rows(path: Path, count: int) -> None:
 
 def loop(path: str) -> int:
     """Do the obvious: json.loads and jsonschema, row by row."""
-    import jsonschema  # noqa: PLC0415
+    import jsonschema
 
-    import rlt_schemas  # noqa: PLC0415
+    import rlt_schemas
 
     validator = jsonschema.Draft202012Validator(rlt_schemas.load("sdft"))
     rows = 0
@@ -60,7 +60,7 @@ def read(path: str) -> int:
 
 def check(path: str) -> int:
     """Run the command line."""
-    from rlt.cli import main  # noqa: PLC0415
+    from rlt.cli import main
 
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):
         main(["check", path])
@@ -69,8 +69,8 @@ def check(path: str) -> int:
 
 def run(path: str) -> int:
     """Open a file as `rlt run` does, up to the first row of the first step."""
-    from rlt.dataset import Order, open_rows  # noqa: PLC0415
-    from rlt.plugins import dataset_types  # noqa: PLC0415
+    from rlt.dataset import Order, open_rows
+    from rlt.plugins import dataset_types
 
     rows = open_rows(path, dataset_types()["sdft"])
     assert rows[Order(len(rows), 0).index(0)].data

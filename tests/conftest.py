@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_model import make_tiny_model
 
 from helpers import write_lines
+from tiny_model import make_tiny_model
 
 ROOT = Path(__file__).parent.parent
 
