@@ -99,13 +99,15 @@ def test_what_cannot_be_rendered_is_dropped_and_named(train: Cli, rows: Path) ->
 def test_real_tool_traces_are_learnt(train: Cli, work: Path, repository: Path) -> None:
     shared = repository / "../shared/data/toolalpaca.sdft.jsonl"
     assert shared.exists(), f"{shared} is missing: the test data belongs beside the repository"
-    data = write_lines(work / "traces.jsonl", read_lines(shared)[:8])  # a later row is invalid
+    # without their functions they fit a tiny model's context; a later row is invalid
+    rows = [{k: v for k, v in row.items() if k != "tools"} for row in read_lines(shared)[:8]]
+    data = write_lines(work / "traces.jsonl", rows)
     result = train("--plugin", "sft", "--data", data, "--steps", 1, "--prompts-per-step", 4,
                    "--out", "real")  # fmt: skip
     assert result.code == 0, result.err
-    outcomes = read_lines(Path("runs/real/rows.jsonl"))
-    assert {x["dropped"] for x in outcomes} <= {None, "too-long"}
-    assert len(outcomes) == 4
+    outcomes = [x["dropped"] for x in read_lines(Path("runs/real/rows.jsonl"))]
+    assert len(outcomes) == 4 and set(outcomes) <= {None, "too-long"}
+    assert None in outcomes
 
 
 def test_the_built_in_example_runs(train: Cli) -> None:
