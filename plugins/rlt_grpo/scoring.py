@@ -51,13 +51,13 @@ def finite(value: object) -> float:
 async def theirs(call: Awaitable[T], what: str) -> T:
     """Await a third party's code.
 
-    :raises Fault: for whatever it raises but a mistake of the user's, which ends the run.
+    :raises Fault: for whatever it raises but rlt's own errors, such as a service that is gone.
     """
     try:
         return await call
-    except rlt.UsageError:
-        raise
     except rlt.PluginError as error:
         raise Fault(str(error)) from error
+    except rlt.RltError:
+        raise
     except Exception as error:
         raise Fault(f"{what} raised {type(error).__name__}: {error}") from error
