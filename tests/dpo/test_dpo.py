@@ -15,6 +15,8 @@ from safetensors.torch import load_file
 
 from conftest import ROOT, Cli
 from helpers import read_lines, without_times, write_lines
+from rlt.local.layout import checkpoint_folder
+from rlt.run_directory import RunDirectory
 
 NUMBERS = {"loss", "accuracy", "margin", "reward_chosen", "reward_rejected"}
 LOG_2 = math.log(2)
@@ -62,8 +64,9 @@ def compute_loss():
 
 
 def weights(run: str) -> dict[str, torch.Tensor]:
-    (path,) = sorted(Path("runs", run, "weights").rglob("adapter_model.safetensors"))[-1:]
-    return load_file(path)
+    newest = RunDirectory(Path("runs", run)).ledger()[-1]
+    folder = checkpoint_folder(Path("runs", run, "weights"), newest.state)
+    return load_file(folder / "adapter_model.safetensors")
 
 
 def largest_difference(one: str, other: str) -> float:
