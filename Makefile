@@ -11,7 +11,7 @@ demo: .venv/local
 		--steps 3 --max-tokens 48 --out demo-$$(date +%H%M%S)
 
 test: .venv/dev
-	.venv/bin/python -m pytest
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: .venv/dev
 	.venv/bin/ruff check
