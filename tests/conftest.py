@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from helpers import write_lines
 from tiny_model import make_tiny_model
 
 ROOT = Path(__file__).parent.parent
+
+logging.raiseExceptions = False  # the SDK's threads may log after a test has closed its output
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import pytest
 from conftest import ROOT, Cli
 from helpers import read_lines, without_times
 
-KILLER = """
+HEAD = """
 import os, rlt
 
 PLUGIN = rlt.PluginInfo()
@@ -30,45 +30,34 @@ def _maybe(place):
         _left[0] -= 1
         if _left[0] == 0:
             os.kill(os.getpid(), 9)
-
-@rlt.hookimpl(tryfirst=True)
-def load_rows(run, split): _maybe("load_rows")
-@rlt.hookimpl(tryfirst=True)
-def on_start(run): _maybe("on_start")
-@rlt.hookimpl(tryfirst=True)
-def make_datums(run, step, rows): _maybe("make_datums")
-@rlt.hookimpl(tryfirst=True)
-def compute_loss(run, step, batch): _maybe("compute_loss")
-@rlt.hookimpl(tryfirst=True)
-def on_step(run, record): _maybe("on_step")
-@rlt.hookimpl(tryfirst=True)
-def on_checkpoint(run, checkpoint): _maybe("on_checkpoint")
-@rlt.hookimpl(tryfirst=True)
-def evaluate(run, rows): _maybe("evaluate")
-@rlt.hookimpl(tryfirst=True)
-def on_evaluate(run, record): _maybe("on_evaluate")
-@rlt.hookimpl(tryfirst=True)
-def on_finish(run, outcome): _maybe("on_finish")
 """
-LATE = """
-import os, rlt
-
-_at, _left = os.environ.get("KILL_AT", ":0").split(":")
-_left = [int(_left)]
-
-def _maybe(place):
-    if place == _at:
-        _left[0] -= 1
-        if _left[0] == 0:
-            os.kill(os.getpid(), 9)
-
-@rlt.hookimpl(trylast=True)
-def on_step(run, record): _maybe("after on_step")
-@rlt.hookimpl(trylast=True)
-def on_checkpoint(run, checkpoint): _maybe("after on_checkpoint")
-@rlt.hookimpl(trylast=True)
-def on_evaluate(run, record): _maybe("after on_evaluate")
+HOOK = """
+@rlt.hookimpl({order}=True)
+def {hook}({arguments}): _maybe("{place}")
 """
+ARGUMENTS = {
+    "load_rows": "run, split",
+    "on_start": "run",
+    "make_datums": "run, step, rows",
+    "compute_loss": "run, step, batch",
+    "on_step": "run, record",
+    "on_checkpoint": "run, checkpoint",
+    "evaluate": "run, rows",
+    "on_evaluate": "run, record",
+    "on_finish": "run, outcome",
+}
+
+
+def killer(order: str, prefix: str, *hooks: str) -> str:
+    """A plugin that kills its process before (tryfirst) or after (trylast) the others' hooks."""
+    return HEAD + "".join(
+        HOOK.format(order=order, hook=hook, arguments=ARGUMENTS[hook], place=prefix + hook)
+        for hook in hooks
+    )
+
+
+KILLER = killer("tryfirst", "", *ARGUMENTS)
+LATE = killer("trylast", "after ", "on_step", "on_checkpoint", "on_evaluate")
 BOUNDARIES = [
     "load_rows:1", "on_start:1", "evaluate:1", "on_evaluate:1", "make_datums:1",
     "after on_evaluate:1", "compute_loss:2", "on_step:2", "after on_step:3", "on_checkpoint:1",
