@@ -1,0 +1,110 @@
+"""The formats of models that people train, by small templates written for these tests."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlt.rendering import ChatRenderer, Example, Unrenderable
+
+HERE = Path(__file__).parent / "templates"
+SPECIAL = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+
+
+def call(arguments: object) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "add", "arguments": arguments}}
+
+
+TRACE = [
+    {"role": "assistant", "content": "", "tool_calls": [call('{"a": 1, "b": 2}')]},
+    {"role": "tool", "content": "3"},
+    {"role": "tool", "content": "exactly"},
+    {"role": "assistant", "content": "It is 3."},
+]
+CALLS = {
+    "nemotron": "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n"
+    "</parameter>\n</function>\n</tool_call><|im_end|>",
+    "qwen3": '<think>\n\n</think>\n\n<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n'
+    "</tool_call><|im_end|>",
+    "llama3": '{"name": "add", "parameters": {"a": 1, "b": 2}}<|eot_id|>',
+}
+
+Load = Callable[[str], ChatRenderer]
+
+
+@pytest.fixture
+def load(tokenizer: Any) -> Load:
+    def renderer(name: str) -> ChatRenderer:
+        own = copy.deepcopy(tokenizer)
+        own.add_special_tokens({"additional_special_tokens": SPECIAL})
+        own.chat_template = (HERE / f"{name}.jinja").read_text()
+        return ChatRenderer(own)
+
+    return renderer
+
+
+def learnt(renderer: ChatRenderer, example: Example) -> str:
+    ids = [t for t, w in zip(example.tokens, example.weights, strict=True) if w]
+    return str(renderer._tokenizer.decode(ids))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_tool_call_is_learnt_as_the_model_writes_it(load: Load, name: str) -> None:
+    renderer = load(name)
+    assert renderer.native_tools
+    example = renderer.demonstration("1 + 2?", TRACE[:1], [TOOL])
+    assert learnt(renderer, example) == CALLS[name]
+    prompt = renderer.prompt("1 + 2?", [TOOL])
+    assert example.tokens[: len(prompt)] == prompt
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_arguments_may_be_an_object_or_a_json_string(load: Load, name: str) -> None:
+    renderer = load(name)
+    as_object = [{**TRACE[0], "tool_calls": [call({"a": 1, "b": 2})]}]
+    assert renderer.demonstration("?", as_object, [TOOL]) == renderer.demonstration(
+        "?", TRACE[:1], [TOOL]
+    )
+
+
+@pytest.mark.parametrize("name", ["nemotron", "llama3"])
+def test_a_whole_trace_is_learnt_without_its_results(load: Load, name: str) -> None:
+    renderer = load(name)
+    text = learnt(renderer, renderer.demonstration("1 + 2?", TRACE, [TOOL]))
+    assert text.startswith(CALLS[name])
+    assert text.removeprefix(CALLS[name]).startswith("It is 3.")
+    assert "exactly" not in text
+
+
+def test_nemotrons_results_share_a_block_and_its_thoughts_are_off(load: Load) -> None:
+    renderer = load("nemotron")
+    assert renderer.thinking_off
+    whole = renderer._tokenizer.decode(renderer.demonstration("?", TRACE, [TOOL]).tokens)
+    assert whole.startswith("<|im_start|>system\n")
+    assert "3\n</tool_response>\n<tool_response>\nexactly\n</tool_response>\n<|im_end|>" in whole
+    assert renderer.text(renderer.prompt("?")).endswith("<|im_start|>assistant\n<think></think>")
+
+
+def test_qwen3_forgets_its_thoughts_so_its_traces_are_refused(load: Load) -> None:
+    with pytest.raises(Unrenderable, match="rewrites earlier turns"):
+        load("qwen3").demonstration("1 + 2?", TRACE, [TOOL])
+
+
+def test_llama3_has_one_bos_and_its_own_end_of_turn(load: Load) -> None:
+    renderer = load("llama3")
+    begin, end = (renderer._tokenizer.convert_tokens_to_ids(SPECIAL[i]) for i in (0, 3))
+    example = renderer.demonstration("Hi", " Hello. ")
+    assert example.tokens.count(begin) == 1
+    assert end in renderer.stop
+    assert learnt(renderer, example) == "Hello.<|eot_id|>"
+
+
+def test_what_a_template_refuses_is_told_in_its_own_words(load: Load) -> None:
+    twice = [{**TRACE[0], "tool_calls": [call({}), call({})]}]
+    with pytest.raises(Unrenderable, match="one tool call at a time"):
+        load("llama3").demonstration("?", twice, [TOOL])
