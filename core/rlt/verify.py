@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rlt.config import RunConfig, fingerprint, resolve
@@ -22,24 +23,29 @@ from rlt.types import JSON, Rows
 _TIMES = ("seconds", "time")
 
 
-def problems(run: RunDirectory) -> list[str]:
-    """Return what is wrong with one run's files; empty when all is as it should be."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is found in one run's files."""
+
+    problems: Sequence[str]
+    """What is wrong; empty when all is as it should be."""
+    unchecked: str
+    """Why the order of rows could not be recomputed; empty when it could."""
+
+
+def inspect(run: RunDirectory) -> Report:
+    """Hold one run's files against what they promise; its data is read once."""
     saved = run.read_config()
     config = resolve([saved["config"]])
     steps = [line for line in run.metrics if "split" not in line]
-    return [
+    data = _data(saved, config)
+    problems = [
         *_config(saved, config),
         *_steps(steps, [line for line in run.metrics if line.get("split") == "eval"]),
-        *_rows(run, saved, config, len(steps)),
+        *_rows(run, data, config, len(steps)),
         *_checkpoints(run, saved["engine"], len(steps)),
     ]
-
-
-def unchecked(run: RunDirectory) -> str:
-    """Return why the rows' order could not be recomputed; empty when it could."""
-    saved = run.read_config()
-    found = _data(saved, resolve([saved["config"]]))
-    return found if isinstance(found, str) else ""
+    return Report(problems, data if isinstance(data, str) else "")
 
 
 def differences(one: RunDirectory, other: RunDirectory) -> list[str]:
@@ -73,7 +79,7 @@ def _steps(steps: Sequence[JSON], evaluations: Sequence[JSON]) -> Iterator[str]:
             yield f"metrics.jsonl: the evaluation after {step} steps is there {count} times"
 
 
-def _rows(run: RunDirectory, saved: JSON, config: RunConfig, steps: int) -> Iterator[str]:
+def _rows(run: RunDirectory, rows: Rows | str, config: RunConfig, steps: int) -> Iterator[str]:
     used: dict[int, list[JSON]] = {}
     for line in run.rows:
         used.setdefault(line["step"], []).append(line)
@@ -81,7 +87,6 @@ def _rows(run: RunDirectory, saved: JSON, config: RunConfig, steps: int) -> Iter
         count = len(used.get(step, ()))
         if count != config.prompts_per_step:
             yield f"rows.jsonl: step {step} used {count} rows, not {config.prompts_per_step}"
-    rows = _data(saved, config)
     if isinstance(rows, str):
         return
     order = Order(len(rows), config.seed)

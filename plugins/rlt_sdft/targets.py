@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import rlt
+from rlt.rendering import Reduction, mean_scales
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def datums(lessons: Sequence[Lesson], options: Mapping[str, Any]) -> list[Datum]:
     """Return one datum for each lesson, with the step's mean in its weights or advantages."""
     skip, mode = options["skip"], options["mode"]
-    scales = _scales([lesson.trained(skip) for lesson in lessons], options["reduction"])
+    scales = mean_scales([lesson.trained(skip) for lesson in lessons], options["reduction"])
     if mode == "sampled":
         return [_advantages(x, skip, s) for x, s in zip(lessons, scales, strict=True)]
     if mode == "reverse":  # its weights carry p; the loss itself takes the mean
@@ -49,7 +50,7 @@ def entropy(lessons: Sequence[Lesson], skip: int) -> float:
     return float(-(p * np.log(np.maximum(p, 1e-30))).sum(axis=1).mean())
 
 
-def reverse_kl(count: int, reduction: str) -> rlt.CustomLoss:
+def reverse_kl(count: int, reduction: Reduction) -> rlt.CustomLoss:
     """Return sum_k q_k (log q_k - log p_k), q and p renormalised over the teacher's K tokens.
 
     The datums' weights (N, K) hold p, and 0 where nothing is to be learnt; the mean over tokens or
@@ -69,7 +70,7 @@ def reverse_kl(count: int, reduction: str) -> rlt.CustomLoss:
             log_q = torch.log_softmax(logq[rows], dim=1)
             log_p = torch.log(p[rows].clamp_min(1e-30))
             parts.append((log_q.exp() * (log_q - log_p)).sum(dim=1))
-        scales = _scales([len(part) for part in parts], reduction)
+        scales = mean_scales([len(part) for part in parts], reduction)
         total = torch.stack([part.sum() * s for part, s in zip(parts, scales, strict=True)]).sum()
         return total, {}
 
@@ -113,11 +114,3 @@ def _advantages(lesson: Lesson, skip: int, scale: float) -> Datum:
             "advantages": TensorData.from_numpy(advantages),
         },
     )
-
-
-def _scales(counts: Sequence[int], reduction: str) -> list[float]:
-    if reduction == "sum":
-        return [1.0] * len(counts)
-    if reduction == "token-mean":
-        return [1.0 / max(1, sum(counts))] * len(counts)
-    return [1.0 / (len(counts) * count) if count else 0.0 for count in counts]

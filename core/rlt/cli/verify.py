@@ -21,13 +21,14 @@ def command(ctx: click.Context, names: tuple[str, ...]) -> None:
     if len(names) > 2:
         raise click.UsageError("one run to check, or two to compare")
     runs = [existing(name) for name in names]
-    found = [f"{run.path}: {problem}" for run in runs for problem in verify.problems(run)]
+    reports = [(run, verify.inspect(run)) for run in runs]
+    found = [f"{run.path}: {problem}" for run, report in reports for problem in report.problems]
     if len(runs) == 2:
         found += verify.differences(*runs)
     for line in found:
         click.echo(line)
-    for run in runs:
-        if why := verify.unchecked(run):
+    for run, report in reports:
+        if why := report.unchecked:
             click.echo(f"{run.path}: the order of rows was not checked: {why}", err=True)
     if not found:
         click.echo("the runs are equal" if len(runs) == 2 else "all is as it should be")

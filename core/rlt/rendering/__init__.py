@@ -7,7 +7,7 @@ to stop.
 """
 
 from rlt.rendering.chat import ChatRenderer
-from rlt.rendering.datums import Example, datum, datums, mean_nll
+from rlt.rendering.datums import Example, Reduction, datum, datums, mean_nll, mean_scales
 from rlt.rendering.messages import as_messages
 from rlt.rendering.raw import RawRenderer
 from rlt.rendering.renderer import Renderer, Unrenderable, renderer_for
@@ -16,11 +16,13 @@ __all__ = [
     "ChatRenderer",
     "Example",
     "RawRenderer",
+    "Reduction",
     "Renderer",
     "Unrenderable",
     "as_messages",
     "datum",
     "datums",
     "mean_nll",
+    "mean_scales",
     "renderer_for",
 ]

@@ -88,8 +88,29 @@ def datums(examples: Sequence[Example], reduction: Reduction = "token-mean") -> 
     - `sequence-mean`: every sequence counts the same, its tokens share it (sum of weights 1);
     - `sum`: weights as given; a long step takes a larger gradient.
     """
-    scales = _scales(examples, reduction)
+    totals = [example.total for example in examples]
+    scales = mean_scales(totals, reduction, [example.copies for example in examples])
     return [datum(example.scaled(scale)) for example, scale in zip(examples, scales, strict=True)]
+
+
+def mean_scales(
+    totals: Sequence[float], reduction: Reduction, copies: Sequence[int] | None = None
+) -> list[float]:
+    """Return what to multiply each sequence's weights with, so that their sum is the mean.
+
+    :param totals: the sum of each sequence's weights, its number of trained tokens in most cases.
+    :param copies: as how many sequences each counts; one when left out.
+    """
+    if reduction == "sum":
+        return [1.0] * len(totals)
+    if reduction == "token-mean":
+        return [1.0 / sum(totals) if any(totals) else 0.0] * len(totals)
+    each = copies or [1] * len(totals)
+    counts = [count if total else 0 for count, total in zip(each, totals, strict=True)]
+    return [
+        count / (sum(counts) * total) if total else 0.0
+        for count, total in zip(counts, totals, strict=True)
+    ]
 
 
 def mean_nll(outputs: Sequence[Any], batch: Sequence[Datum]) -> tuple[float, float]:
@@ -110,16 +131,3 @@ def mean_nll(outputs: Sequence[Any], batch: Sequence[Datum]) -> tuple[float, flo
         total -= float((weights[counted] * logprobs[counted]).sum())
         weight_sum += float(weights.sum())
     return (total / weight_sum if weight_sum else float("nan")), weight_sum
-
-
-def _scales(examples: Sequence[Example], reduction: Reduction) -> list[float]:
-    totals = [example.total for example in examples]
-    if reduction == "sum":
-        return [1.0] * len(totals)
-    if reduction == "token-mean":
-        return [1.0 / sum(totals) if any(totals) else 0.0] * len(totals)
-    copies = [x.copies if total else 0 for x, total in zip(examples, totals, strict=True)]
-    return [
-        count / (sum(copies) * total) if total else 0.0
-        for count, total in zip(copies, totals, strict=True)
-    ]
