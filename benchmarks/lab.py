@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,11 +27,24 @@ def write(path: Path, rows: Sequence[Line]) -> Path:
     return path
 
 
-def real(name: str) -> list[Line]:
+def real_path(name: str) -> Path:
     path = SHARED / name
     if not path.exists():
         sys.exit(f"{path} is not there: the measurements read the real data from ../shared/data")
-    return read(path)
+    return path
+
+
+def real(name: str) -> list[Line]:
+    return read(real_path(name))
+
+
+def tool_calls(folder: Path) -> list[Line]:
+    """Return the ToolAlpaca traces whose calls fit their tools' schemas; `rlt convert` sorts."""
+    good = folder / "tools.jsonl"
+    if not good.exists():
+        source = real_path("toolalpaca.sdft.jsonl")
+        rlt("convert", source, "--to", "sdft", "--output", good, right=(0, 1))
+    return read(good)
 
 
 def short_sums(length: int = 420) -> list[Line]:
@@ -49,22 +63,24 @@ def chats(count: int) -> list[Line]:
     return rows[:count]
 
 
+def rlt(*arguments: object, right: Sequence[int] = (0,)) -> None:
+    """Run the command line; end with its last line when its exit code is not a right one."""
+    command = [sys.executable, "-c", "from rlt.cli import main; main()", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in right:
+        sys.exit(f"{' '.join(command[3:])}: {(done.stderr.splitlines() or ['?'])[-1]}")
+
+
 def train(folder: Path, name: str, *arguments: object) -> list[Line]:
     """Run `rlt run` and return its metrics lines; a run that is there already is not done again."""
     directory = folder / name
-    metrics = directory / "metrics.jsonl"
     if not (directory / "done").exists():
+        shutil.rmtree(directory, ignore_errors=True)  # a run that was interrupted
         began = time.monotonic()
-        command = [sys.executable, "-c", "from rlt.cli import main; main()", "run", "--engine",
-                   "local", "--out", f"{directory}/", *map(str, arguments)]  # fmt: skip
-        if directory.exists():
-            command += ["--resume", "auto"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(f"{name} failed: {done.stderr.splitlines()[-1]}")
+        rlt("run", "--engine", "local", "--out", f"{directory}/", *arguments)
         (directory / "done").write_text(f"{time.monotonic() - began:.0f} s\n")
         print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
-    return read(metrics)
+    return read(directory / "metrics.jsonl")
 
 
 def evals(lines: Sequence[Line]) -> list[Line]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 Fault = Callable[["Exchange"], bool]
@@ -144,10 +146,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that hung up, as a refused one may; all else is a fault."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def start(upstream: str) -> tuple[Proxy, Callable[[], None]]:
     """Return a running proxy and what stops it."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _Handler)
     proxy = Proxy(f"http://127.0.0.1:{server.server_address[1]}")
     _Handler.proxy, _Handler.upstream = proxy, upstream
     thread = threading.Thread(target=server.serve_forever, daemon=True)

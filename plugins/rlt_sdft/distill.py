@@ -108,6 +108,7 @@ async def _read(
         SamplingParams(max_tokens=1, seed=0),
         include_prompt_logprobs=True,
         topk_prompt_logprobs=k,
+        prompt_logprobs_last_n=n,
     )
     answer = await run.answered(request, "the teacher's reading")
     top: Any = answer.topk_prompt_logprobs_np
