@@ -23,6 +23,7 @@ from rlt.types import JSON
 
 ENGINES = ("auto", "tinker", "local")
 SCHEDULES = ("constant", "linear", "cosine")
+THINKING = ("auto", "on", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class RunConfig:
     """The longest sample, in tokens."""
     temperature: float = 0.5
     """The sampling temperature; 0 takes the likeliest token."""
+    thinking: str = "auto"
+    """A reasoning model's thoughts; `auto`: off where an answer without one needs it."""
     save_every: int = 10
     """Completed steps between checkpoints; 0 saves at the end only."""
     model: str | None = None
@@ -99,7 +102,7 @@ _AT_LEAST = {"eval_every": 0, "steps": 1, "rank": 1, "seed": 0, "group_size": 1,
              "warmup": 0, "horizon": 1, "weight_decay": 0, "grad_clip": 0, "beta1": 0, "beta2": 0,
              "substeps": 1, "keep": 0, "ttl": 3600, "max_wait": 0}  # fmt: skip
 _BELOW_ONE = ("beta1", "beta2")
-_CHOICES = {"engine": ENGINES, "schedule": SCHEDULES}
+_CHOICES = {"engine": ENGINES, "schedule": SCHEDULES, "thinking": THINKING}
 _NOT_THE_TRAJECTORY = ("log", "out", "resume", "steps", "eval_data", "eval_every", "save_every",
                        "engine", "base_url", "keep", "ttl", "max_wait")  # fmt: skip
 

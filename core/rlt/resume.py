@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlt.config import RunConfig
+from rlt.config import RunConfig, to_json
 from rlt.errors import UsageError
 from rlt.run_directory import RUNS, RunDirectory, directory_for
 from rlt.types import JSON, Checkpoint
@@ -68,7 +68,7 @@ def layer(saved: JSON) -> JSON:
 
     Paths were relative to where the run began; from elsewhere they are found there.
     """
-    config = dict(saved["config"])
+    config = {**to_json(RunConfig()), **saved["config"]}  # an older rlt had fewer settings
     config.pop("resume", None)
     config.pop("out", None)
     began = Path(saved.get("directory", "."))
@@ -123,7 +123,7 @@ def changes(saved: JSON, config: RunConfig) -> JSON:
     """Return the settings that differ from the saved ones and may: name -> [before, now]."""
     before = layer(saved)
     names = ("lr", "schedule", "warmup", "horizon", "weight_decay", "grad_clip", "beta1", "beta2",
-             "substeps", "group_size", "max_tokens", "temperature")  # fmt: skip
+             "substeps", "group_size", "max_tokens", "temperature", "thinking")  # fmt: skip
     then = {**{name: before[name] for name in names}, **before["options"]}
     now = {**{name: getattr(config, name) for name in names}, **config.options}
     return {name: [then.get(name), now[name]] for name in now if then.get(name) != now[name]}

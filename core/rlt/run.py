@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from rlt import logs
 from rlt.config import RunConfig
 from rlt.hooks import Hooks
-from rlt.rendering.renderer import Renderer, renderer_for
+from rlt.rendering.renderer import Renderer, Thinking, renderer_for
 from rlt.run_directory import JsonLines, RunDirectory
 from rlt.types import PluginInfo, Row, Rows
 from rlt.waiting import Waiter
@@ -110,7 +110,8 @@ class Run:
     def renderer(self) -> Renderer:
         """Turns messages into tokens; a plugin may set another one in `on_start`."""
         if self._renderer is None:
-            self._renderer = renderer_for(self.tokenizer)
+            thinking = cast("Thinking", self.config.thinking)
+            self._renderer = renderer_for(self.tokenizer, thinking)
         return self._renderer
 
     @renderer.setter

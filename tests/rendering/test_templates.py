@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlt.rendering import ChatRenderer, Example, Unrenderable
+from rlt.errors import UsageError
+from rlt.rendering import ChatRenderer, Example, Thinking, Unrenderable
 
 HERE = Path(__file__).parent / "templates"
 SPECIAL = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
@@ -34,16 +35,16 @@ CALLS = {
     "llama3": '{"name": "add", "parameters": {"a": 1, "b": 2}}<|eot_id|>',
 }
 
-Load = Callable[[str], ChatRenderer]
+Load = Callable[..., ChatRenderer]
 
 
 @pytest.fixture
 def load(tokenizer: Any) -> Load:
-    def renderer(name: str) -> ChatRenderer:
+    def renderer(name: str, thinking: Thinking = "auto") -> ChatRenderer:
         own = copy.deepcopy(tokenizer)
         own.add_special_tokens({"additional_special_tokens": SPECIAL})
         own.chat_template = (HERE / f"{name}.jinja").read_text()
-        return ChatRenderer(own)
+        return ChatRenderer(own, thinking)
 
     return renderer
 
@@ -88,6 +89,67 @@ def test_nemotrons_results_share_a_block_and_its_thoughts_are_off(load: Load) ->
     assert whole.startswith("<|im_start|>system\n")
     assert "3\n</tool_response>\n<tool_response>\nexactly\n</tool_response>\n<|im_end|>" in whole
     assert renderer.text(renderer.prompt("?")).endswith("<|im_start|>assistant\n<think></think>")
+
+
+THOUGHTFUL = [
+    {**TRACE[0], "reasoning_content": "One and two."},
+    *TRACE[1:3],
+    {**TRACE[3], "reasoning_content": "So three."},
+]
+LEARNT = {
+    "nemotron": "One and two.\n</think>\n<tool_call>\n<function=add>",
+    "qwen3": "<think>\nOne and two.\n</think>\n\n<tool_call>",
+}
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_with_thinking_on_the_thoughts_of_every_turn_are_learnt(load: Load, name: str) -> None:
+    renderer = load(name, "on")
+    example = renderer.demonstration("1 + 2?", THOUGHTFUL, [TOOL])
+    text = learnt(renderer, example)
+    assert text.startswith(LEARNT[name])
+    assert "So three.\n</think>" in text
+    prompt = renderer.prompt("1 + 2?", [TOOL])
+    assert example.tokens[: len(prompt)] == prompt
+
+
+def test_a_thought_may_stand_in_the_content(load: Load) -> None:
+    renderer = load("nemotron", "on")
+    spoken = [{"role": "assistant", "content": "<think>\nEasy.\n</think>\n3"}]
+    apart = [{"role": "assistant", "content": "3", "reasoning_content": "Easy."}]
+    whole = renderer.demonstration("1 + 2?", spoken)
+    assert whole == renderer.demonstration("1 + 2?", apart)
+    assert learnt(renderer, whole).startswith("Easy.\n</think>\n3")
+
+
+@pytest.mark.parametrize(
+    ("name", "thinking", "trace", "said"),
+    [
+        ("nemotron", "on", TRACE, "needs its thought"),
+        ("nemotron", "auto", THOUGHTFUL, "train with --thinking on"),
+        ("qwen3", "off", THOUGHTFUL, "train with --thinking on"),
+        ("llama3", "auto", THOUGHTFUL, "leaves out the assistant's reasoning_content"),
+    ],
+)
+def test_thoughts_that_do_not_fit_the_template_are_refused_with_the_way_out(
+    load: Load, name: str, thinking: str, trace: list[dict[str, Any]], said: str
+) -> None:
+    with pytest.raises(Unrenderable, match=said):
+        load(name, thinking).demonstration("1 + 2?", trace, [TOOL])
+
+
+@pytest.mark.parametrize("name", ["nemotron", "qwen3"])
+def test_thinking_is_a_choice(load: Load, name: str) -> None:
+    assert load(name, "off").thinking_off
+    assert not load(name, "on").thinking_off
+    prompts = [load(name, choice).prompt("?") for choice in ("on", "off")]
+    assert prompts[0] != prompts[1]
+
+
+def test_a_template_without_thoughts_cannot_switch_them_on(load: Load) -> None:
+    with pytest.raises(UsageError, match="--thinking on"):
+        load("llama3", "on")
+    assert load("llama3", "off").prompt("?") == load("llama3").prompt("?")
 
 
 def test_qwen3_forgets_its_thoughts_so_its_traces_are_refused(load: Load) -> None:

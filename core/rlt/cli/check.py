@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rlt.config import THINKING
+
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
     from rlt.dataset.source import Source
+    from rlt.rendering import Thinking
 
 _LARGE = 16 << 20
 """Bytes from which on a progress bar is worth its line."""
@@ -31,6 +34,12 @@ _LARGE = 16 << 20
 )
 @click.option("--against", metavar="TRAIN", help="A training file; its prompts must not come up.")
 @click.option("--model", metavar="M", help="Also count tokens, as this model's template does.")
+@click.option(
+    "--thinking",
+    type=click.Choice(THINKING),
+    default="auto",
+    help="With --model: as `rlt run`.",
+)
 @click.option("--max-findings", metavar="N", type=click.IntRange(0), help="Print no more than N.")
 @click.option("--select", metavar="RULES", help="Apply only these rules (comma-separated).")
 @click.option("--ignore", metavar="RULES", help="Do not apply these rules (comma-separated).")
@@ -42,6 +51,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter for each option
     form: str,
     against: str | None,
     model: str | None,
+    thinking: Thinking,
     max_findings: int | None,
     select: str | None,
     ignore: str | None,
@@ -62,7 +72,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter for each option
     inspection = Inspection(types, kind, FORMATS[form](sys.stdout), rules)
     inspection.limit, inspection.progress = max_findings, _progress
     inspection.held = hold_out(against, types) if against else None
-    inspection.model = load_model(model) if model else None
+    inspection.model = load_model(model, thinking) if model else None
     code = inspection.run(files)
     for sentence in inspection.unreadable:
         click.echo(f"rlt: {sentence}", err=True)

@@ -9,7 +9,7 @@ import click
 
 from rlt import launch, logs
 from rlt.cli import closed_pipe_is_fine
-from rlt.config import ENGINES, SCHEDULES, RunConfig
+from rlt.config import ENGINES, SCHEDULES, THINKING, RunConfig
 from rlt.run_directory import RunDirectory
 from rlt.session import Finished, resume_command
 from rlt.types import JSON
@@ -43,6 +43,9 @@ _D = RunConfig()
 @click.option("--max-tokens", type=int, metavar="N", help=f"Longest sample. [{_D.max_tokens}]")
 @click.option(
     "--temperature", type=float, metavar="X", help=f"Sampling temperature. [{_D.temperature}]"
+)
+@click.option(
+    "--thinking", type=click.Choice(THINKING), help=f"A reasoning model's thoughts. [{_D.thinking}]"
 )
 @click.option(
     "--save-every", type=int, metavar="N", help=f"Steps between checkpoints. [{_D.save_every}]"

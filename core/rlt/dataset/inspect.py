@@ -19,6 +19,7 @@ from rlt.dataset.source import Source
 from rlt.dataset.tokens import Model, TokenCount
 from rlt.dataset.types import DatasetType, DatasetTypes
 from rlt.errors import UsageError
+from rlt.rendering.renderer import Thinking
 
 _SORTED = 10_000
 """Findings of a file are printed in the order of its lines, if they are not more than this. Else
@@ -130,11 +131,11 @@ def hold_out(train: str, types: DatasetTypes) -> Held:
         source.close()
 
 
-def load_model(name: str) -> Model:
+def load_model(name: str, thinking: Thinking) -> Model:
     """Find what is needed to count tokens."""
     from rlt.dataset.tokens import Model  # noqa: PLC0415 - brings transformers
 
-    return Model(name)
+    return Model(name, thinking)
 
 
 def _findings(

@@ -15,14 +15,14 @@ from typing import Any
 from rlt.dataset.findings import Problem, shorten
 from rlt.dataset.types import DatasetType
 from rlt.errors import UsageError
-from rlt.rendering.renderer import Renderer, Unrenderable, renderer_for
+from rlt.rendering.renderer import Renderer, Thinking, Unrenderable, renderer_for
 from rlt.types import JSON
 
 
 class Model:
     """What of a model is needed to count: its template, and how much it can take."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, thinking: Thinking = "auto") -> None:
         """Find the tokenizer of a model, without its weights.
 
         :raises UsageError: when it cannot be had.
@@ -32,7 +32,7 @@ class Model:
         folder = _folder(name)
         try:
             tokenizer = load_tokenizer(folder)
-            self.renderer: Renderer = renderer_for(tokenizer)
+            self.renderer: Renderer = renderer_for(tokenizer, thinking)
         except (Unrenderable, OSError, ValueError, ImportError) as error:
             reason = shorten(str(error), 200)
             raise UsageError(f"cannot render rows for {name}: {reason}") from error

@@ -10,7 +10,7 @@ from rlt.rendering.chat import ChatRenderer
 from rlt.rendering.datums import Example, Reduction, datum, datums, mean_nll, mean_scales
 from rlt.rendering.messages import as_messages
 from rlt.rendering.raw import RawRenderer
-from rlt.rendering.renderer import Renderer, Unrenderable, renderer_for
+from rlt.rendering.renderer import Renderer, Thinking, Unrenderable, renderer_for
 
 __all__ = [
     "ChatRenderer",
@@ -18,6 +18,7 @@ __all__ = [
     "RawRenderer",
     "Reduction",
     "Renderer",
+    "Thinking",
     "Unrenderable",
     "as_messages",
     "datum",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rlt.rendering.datums import Example
 from rlt.rendering.messages import Unrenderable
 from rlt.types import JSON
 
-__all__ = ["Renderer", "Unrenderable", "renderer_for"]
+__all__ = ["Renderer", "Thinking", "Unrenderable", "renderer_for"]
 
 Tokenizer = Any
 """A `transformers` tokenizer."""
+
+Thinking = Literal["auto", "on", "off"]
+"""Whether a reasoning model's prompts ask for a thought; `auto`: off where answers have none."""
 
 
 class Renderer(Protocol):
@@ -78,9 +81,11 @@ class Renderer(Protocol):
         ...
 
 
-def renderer_for(tokenizer: Tokenizer) -> Renderer:
+def renderer_for(tokenizer: Tokenizer, thinking: Thinking = "auto") -> Renderer:
     """Return the chat renderer of a tokenizer, or the raw one when it has no chat template."""
     from rlt.rendering.chat import ChatRenderer  # noqa: PLC0415 - they import this module
     from rlt.rendering.raw import RawRenderer  # noqa: PLC0415
 
-    return ChatRenderer(tokenizer) if tokenizer.chat_template else RawRenderer(tokenizer)
+    if not tokenizer.chat_template:
+        return RawRenderer(tokenizer)
+    return ChatRenderer(tokenizer, thinking)
