@@ -16,7 +16,8 @@ from pathlib import Path
 
 import rlt
 from rlt.rendering import Example, Unrenderable, datum, mean_nll
-from rlt_sdft.checks import same_final_number, same_tool_calls
+from rlt_sdft.calls import same_tool_calls
+from rlt_sdft.checks import same_final_number
 
 PLUGIN = rlt.PluginInfo(
     summary="Measures the new task and what was known before.",

@@ -255,6 +255,14 @@ def test_python_starts_the_command_without_the_heavy_libraries(work: Path) -> No
             "def compute_loss():\n    return rlt.Loss(custom=lambda data, logprobs: 1 / 0)",
             "plugin 'odd' raised ZeroDivisionError in compute_loss",
         ),
+        (
+            "def compute_loss():\n    return rlt.Loss(read=lambda outputs, datums: None)",
+            "Loss.read returned None as the loss, not a number",
+        ),
+        (
+            "def compute_loss():\n    return rlt.Loss(read=lambda outputs, datums: {'a': 1.0})",
+            "Loss.read returned None as the loss, not a number",
+        ),
         ("def load_rows(): return []", "loaded no train rows"),
     ],
 )
@@ -289,6 +297,17 @@ def test_numbers_of_a_plugin_become_plain_json_and_never_the_engines_own(
     assert [(x["step"], x["a"], x["b"], x["mean_reward"]) for x in lines] == [
         (0, 0.5, None, 1), (1, 0.5, None, 1),
     ]  # fmt: skip
+
+
+def test_a_loss_may_read_further_numbers_out_of_the_answer(train: Cli, rows: Path) -> None:
+    Path("read.py").write_text(
+        "import rlt\n@rlt.hookimpl(tryfirst=True)\ndef compute_loss():\n"
+        "    return rlt.Loss(read=lambda out, data: {'loss': 2.0, 'seen': len(out), 'lr': 9})\n"
+    )
+    assert train("--plugin", "sft", "--plugin", "read.py", "--data", rows, "--out", "n",
+                 "--steps", 1, "--prompts-per-step", 2).code == 0  # fmt: skip
+    (line,) = read_lines(Path("runs/n/metrics.jsonl"))
+    assert (line["loss"], line["seen"], line["lr"]) == (2.0, 2, 5e-4)
 
 
 def test_a_custom_loss_sees_the_step_as_a_whole_and_its_metrics_are_kept(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from rlt.errors import PluginError, UsageError
@@ -32,6 +33,16 @@ def require_loss(loss: object, step: int) -> None:
         raise PluginError(
             f"compute_loss returned {type(loss).__name__} at step {step}, not an rlt.Loss"
         )
+
+
+def require_loss_number(numbers: Mapping[str, Any]) -> None:
+    """Check what a plugin read out of the service's answer.
+
+    :raises TypeError: when it has no `loss` that is a number.
+    """
+    value = numbers.get("loss")
+    if not (isinstance(value, Real) or hasattr(value, "item")):  # an array's or tensor's scalar
+        raise TypeError(f"Loss.read returned {value!r} as the loss, not a number")
 
 
 def require_renderer(run: Run) -> None:

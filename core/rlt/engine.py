@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
@@ -170,15 +170,15 @@ class _Loop:
         adam = run.training.optim_step(_adam(run, step))
         with run.hooks.boundary("compute_loss", {"step": step}):  # the loss may be a plugin's code
             results = [await run.answered(p, f"forward_backward of step {step}") for p in passes]
-            value = _value(loss, results, parts)
+            numbers = _numbers(loss, results, parts)
         optimizer = await run.answered(adam, f"optim_step of step {step}")
-        if not math.isfinite(value):
+        if not math.isfinite(numbers["loss"]):
             raise RunError(
-                f"the loss of step {step} is {value}; no checkpoint of it was saved. "
+                f"the loss of step {step} is {numbers['loss']}; no checkpoint of it was saved. "
                 "Lower --lr, or look at the step's rows in rows.jsonl"
             )
         answers = [result.metrics for result in results] + [optimizer.metrics or {}]
-        return {"loss": value, **plain(merged(answers))}
+        return {**plain(numbers), **plain(merged(answers), *numbers)}
 
     async def _evaluate(self) -> None:
         """Measure the held-out rows, unless a run that was resumed here has done so already."""
@@ -226,10 +226,12 @@ def _forward_backward(
     return training.forward_backward(data, loss.name, config)  # type: ignore[arg-type]
 
 
-def _value(loss: Loss, results: Sequence[Any], parts: Sequence[list[Any]]) -> float:
-    """Return the step's loss: as the plugin reads it, or as the service sums it."""
+def _numbers(loss: Loss, results: Sequence[Any], parts: Sequence[list[Any]]) -> JSON:
+    """Return the step's loss: as the plugin reads it, with what else it reads, or as the sum."""
     if loss.read:
         outputs = [output for result in results for output in result.loss_fn_outputs]
-        return loss.read(outputs, [datum for part in parts for datum in part])
-    sums = [result.metrics.get("loss:sum", math.nan) for result in results]
-    return float(sum(sums))
+        found = loss.read(outputs, [datum for part in parts for datum in part])
+        numbers = dict(found) if isinstance(found, Mapping) else {"loss": found}
+        contract.require_loss_number(numbers)
+        return numbers
+    return {"loss": float(sum(result.metrics.get("loss:sum", math.nan) for result in results))}

@@ -145,8 +145,12 @@ class Loss:
     custom: CustomLoss | None = None
     """Takes the place of `name`; needs torch."""
 
-    read: Callable[[Sequence[Any], Sequence[tinker.Datum]], float] | None = None
-    """Reads the step's `loss` out of (`loss_fn_outputs`, datums); None takes the service's sum."""
+    read: Callable[[Sequence[Any], Sequence[tinker.Datum]], float | Mapping[str, float]] | None = (
+        None
+    )
+    """Reads the step's `loss` out of (`loss_fn_outputs`, datums); None takes the service's sum.
+
+    A mapping holds the `loss` and further numbers for the metrics line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ async def make_datums(run: rlt.Run, step: int, rows: Sequence[rlt.Row]) -> rlt.B
 
 
 @rlt.hookimpl
-def compute_loss(run: rlt.Run, batch: rlt.Batch) -> rlt.Loss | None:
-    """Choose the mode's loss; a rewrite is learnt by plain cross-entropy, the default."""
-    return distill.loss(run, batch) if run.options["mode"] != "rewrite" else None
+def compute_loss(run: rlt.Run, batch: rlt.Batch) -> rlt.Loss:
+    """Choose the mode's loss."""
+    if isinstance(batch, rewrite.RewriteBatch):
+        return rewrite.loss(batch)
+    return distill.loss(run, batch)

@@ -1,17 +1,26 @@
 """What makes a rewrite unfit to learn from.
 
-A check is a function of (demonstration, rewrite) texts that returns whether the rewrite passes.
-They are asked in order and the first that fails names the reason.
+A check is a function that takes a `Rewrite` and returns why it is unfit, in a word or two, or None.
+They are asked in order and the first reason counts. A plugin adds its own to a run's list:
+
+    from rlt_sdft.checks import Rewrite, checks
+
+    def shouting(rewrite: Rewrite) -> str | None:
+        return "shouting" if rewrite.answer.isupper() else None
+
+    @rlt.hookimpl
+    def on_start(run):
+        checks(run).append(shouting)
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
-Check = Callable[[str, str], bool]
+import rlt
+from rlt_sdft.calls import same_tool_calls, tool_calls
 
 LEAKS = (
     "you are the teacher",
@@ -36,38 +45,119 @@ REFUSALS = (
     "as an ai",
 )
 
+LONGEST = 4
+"""How many times as long as its demonstration a rewrite may be."""
+SHORT = 200
+"""Characters that even the shortest demonstration counts as."""
+
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _LAST_NUMBER = re.compile(rf"({_NUMBER.pattern})[^\w\n]*$")
-_CALLS = (
-    re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL),
-    re.compile(r"Action:\s*(\S+\s*Action Input:\s*\{.*?\})\s*(?=Action:|\n\n|$)", re.DOTALL),
-)
 
 
-def not_empty(_demonstration: str, rewrite: str) -> bool:
-    """Something was said."""
-    return bool(rewrite.strip())
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What the teacher made of a row's demonstration."""
+
+    row: rlt.Row
+    demonstration: str
+    """The demonstrated turn, as the model writes it."""
+    text: str
+    """All that the teacher said, its thoughts too."""
+    finished: bool = True
+    """Whether it ended its turn; it was cut at `--max-tokens` otherwise."""
+
+    @property
+    def answer(self) -> str:
+        """What was said after thinking."""
+        return self.text.rpartition("</think>")[2]
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the demonstrated turn has tool calls of its own, apart from its text."""
+        completion = self.row.data.get("completion")
+        turns = completion if isinstance(completion, list) else []
+        said = [turn for turn in turns if turn.get("role") == "assistant"]
+        return bool(said and said[-1].get("tool_calls"))
 
 
-def no_leak(demonstration: str, rewrite: str) -> bool:
-    """No word of the teacher's instructions came through, unless the demonstration says it too."""
-    said, shown = rewrite.lower(), demonstration.lower()
-    return not any(words in said and words not in shown for words in LEAKS)
+Check = Callable[[Rewrite], str | None]
 
 
-def no_refusal(demonstration: str, rewrite: str) -> bool:
-    """It does not open with a refusal where the demonstration does not."""
-    said = rewrite.strip().lower().replace("\u2019", "'")
-    return demonstration.strip().lower().startswith(REFUSALS) or not said.startswith(REFUSALS)
+def empty(rewrite: Rewrite) -> str | None:
+    """Nothing was said."""
+    return None if rewrite.answer.strip() else "empty"
 
 
-def same_tool_calls(demonstration: str, rewrite: str) -> bool:
-    """The same calls are made: names and arguments, however they are spaced or ordered."""
-    return tool_calls(demonstration) == tool_calls(rewrite)
+def leaked(rewrite: Rewrite) -> str | None:
+    """Words of the teacher's instructions came through that the demonstration does not say."""
+    said, shown = rewrite.text.lower(), rewrite.demonstration.lower()
+    return "leaked" if any(words in said and words not in shown for words in LEAKS) else None
+
+
+def refused(rewrite: Rewrite) -> str | None:
+    """It opens with a refusal where the demonstration does not."""
+    said, shown = (_opening(x) for x in (rewrite.answer, rewrite.demonstration))
+    return "refused" if said.startswith(REFUSALS) and not shown.startswith(REFUSALS) else None
+
+
+def changed_call(rewrite: Rewrite) -> str | None:
+    """A tool call was lost, changed or added."""
+    same = same_tool_calls(rewrite.demonstration, rewrite.answer, expected=rewrite.calls_tools)
+    return None if same else "tool-call"
+
+
+def changed_number(rewrite: Rewrite) -> str | None:
+    """The demonstration ends in a number, and the last number of the rewrite is another."""
+    if rewrite.calls_tools or tool_calls(rewrite.demonstration):
+        return None  # numbers are arguments then, in any order
+    return None if same_final_number(rewrite.demonstration, rewrite.answer) else "number"
+
+
+def too_long(rewrite: Rewrite) -> str | None:
+    """It is more than `LONGEST` times as long as the demonstration."""
+    most = LONGEST * max(len(rewrite.demonstration), SHORT)
+    return "too-long" if len(rewrite.answer) > most else None
+
+
+def unfinished(rewrite: Rewrite) -> str | None:
+    """It was cut at `--max-tokens`, so that nobody knows how it would have ended."""
+    return None if rewrite.finished else "unfinished"
+
+
+CHECKS: list[Check] = [
+    empty, leaked, refused, changed_call, changed_number, too_long, unfinished,
+]  # fmt: skip
+"""What every run begins with."""
+
+
+class _Checks(list[Check]):
+    def __init__(self) -> None:
+        super().__init__(CHECKS)
+
+
+def checks(run: rlt.Run) -> list[Check]:
+    """Return the run's own list of checks; change it in `on_start`."""
+    return run.state(_Checks)
+
+
+def rejection(rewrite: Rewrite, asked: list[Check]) -> str | None:
+    """Return why a rewrite is unfit, or None when every check passes.
+
+    :raises rlt.PluginError: when a check returns something else than a reason or None.
+    """
+    for check in asked:
+        reason = check(rewrite)
+        if reason is None:
+            continue
+        if not (isinstance(reason, str) and reason):
+            name = getattr(check, "__name__", repr(check))
+            raise rlt.PluginError(f"the check {name!r} returned {reason!r}, not a reason or None")
+        return reason
+    return None
 
 
 def same_final_number(demonstration: str, rewrite: str) -> bool:
-    """Where the demonstration ends in a number, so does the last number of the rewrite agree."""
+    """Say whether the last number agrees, where the demonstration ends in one."""
     expected = _LAST_NUMBER.search(demonstration.strip())
     if not expected:
         return True
@@ -75,38 +165,8 @@ def same_final_number(demonstration: str, rewrite: str) -> bool:
     return bool(found) and _value(found[-1]) == _value(expected[1])
 
 
-CHECKS: dict[str, Check] = {
-    "empty": not_empty,
-    "leaked": no_leak,
-    "refused": no_refusal,
-    "tool-call": same_tool_calls,
-    "number": same_final_number,
-}
-"""Reason -> check, in the order they are asked."""
-
-UNFINISHED = "unfinished"
-"""The reason of a rewrite that was cut at --max-tokens: it never ended its turn."""
-
-
-def rejection(demonstration: str, rewrite: str, *, finished: bool) -> str | None:
-    """Return why a rewrite is unfit, or None when every check passes."""
-    for reason, check in CHECKS.items():
-        if not check(demonstration, rewrite):
-            return reason
-    return None if finished else UNFINISHED
-
-
-def tool_calls(text: str) -> Counter[str]:
-    """Return the tool calls that a text makes, in a normal form, with how often."""
-    found: Sequence[str] = [call for pattern in _CALLS for call in pattern.findall(text)]
-    return Counter(map(_normal, found))
-
-
-def _normal(call: str) -> str:
-    try:
-        return json.dumps(json.loads(call), sort_keys=True)
-    except ValueError:
-        return " ".join(call.split())
+def _opening(text: str) -> str:
+    return text.strip().lower().replace("\u2019", "'")
 
 
 def _value(number: str) -> float:
