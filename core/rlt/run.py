@@ -112,6 +112,8 @@ class Run:
         if self._renderer is None:
             thinking = cast("Thinking", self.config.thinking)
             self._renderer = renderer_for(self.tokenizer, thinking)
+            if thinking == "auto" and self._renderer.thinking_off:
+                self.log.info("thinking is off", hint="--thinking on for rows that have thoughts")
         return self._renderer
 
     @renderer.setter

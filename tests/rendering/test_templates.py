@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlt.errors import UsageError
-from rlt.rendering import ChatRenderer, Example, Thinking, Unrenderable
+from rlt.rendering import ChatRenderer, Example, Thinking, Unrenderable, renderer_for
 
 HERE = Path(__file__).parent / "templates"
 SPECIAL = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
@@ -146,10 +146,14 @@ def test_thinking_is_a_choice(load: Load, name: str) -> None:
     assert prompts[0] != prompts[1]
 
 
-def test_a_template_without_thoughts_cannot_switch_them_on(load: Load) -> None:
+def test_a_template_without_thoughts_cannot_switch_them_on(load: Load, tokenizer: Any) -> None:
     with pytest.raises(UsageError, match="--thinking on"):
         load("llama3", "on")
     assert load("llama3", "off").prompt("?") == load("llama3").prompt("?")
+    bare = copy.deepcopy(tokenizer)
+    bare.chat_template = None
+    with pytest.raises(UsageError, match="no chat template"):
+        renderer_for(bare, "on")
 
 
 def test_qwen3_forgets_its_thoughts_so_its_traces_are_refused(load: Load) -> None:

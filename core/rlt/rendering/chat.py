@@ -18,7 +18,7 @@ from typing import Any
 from rlt.errors import UsageError
 from rlt.rendering.datums import Example
 from rlt.rendering.messages import Unrenderable, as_messages
-from rlt.rendering.renderer import Thinking, Tokenizer
+from rlt.rendering.renderer import Renderer, Thinking, Tokenizer
 from rlt.rendering.tool_text import call_text, write_out
 from rlt.types import JSON
 
@@ -38,7 +38,7 @@ _THOUGHTS: dict[str, dict[str, Any]] = {
 _REWRITTEN = "the chat template rewrites earlier turns once they are answered"
 
 
-class ChatRenderer:
+class ChatRenderer(Renderer):
     """Renders messages by the tokenizer's chat template."""
 
     def __init__(self, tokenizer: Tokenizer, thinking: Thinking = "auto") -> None:
@@ -84,16 +84,6 @@ class ChatRenderer:
                 done += given + answer
             history.append(turn)
         return context, last
-
-    def demonstration(
-        self,
-        prompt: str | Sequence[JSON],
-        completion: str | Sequence[JSON],
-        tools: Sequence[JSON] | None = None,
-    ) -> Example:
-        """Return the whole conversation; every assistant turn of the completion has weight 1."""
-        context, last = self.split(prompt, completion, tools)
-        return context.then(last, 1.0)
 
     def follow_up(
         self,

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from rlt.rendering.datums import Example
 from rlt.rendering.messages import Unrenderable
-from rlt.rendering.renderer import Tokenizer
+from rlt.rendering.renderer import Renderer, Tokenizer
 from rlt.types import JSON
 
 
-class RawRenderer:
+class RawRenderer(Renderer):
     """Encodes prompt and completion as plain text, each by itself."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -38,16 +38,6 @@ class RawRenderer:
     ) -> tuple[Example, list[int]]:
         """Return the ids of the prompt's text and those of the completion's."""
         return Example.of(self.prompt(prompt, tools), []), self._encode(completion)
-
-    def demonstration(
-        self,
-        prompt: str | Sequence[JSON],
-        completion: str | Sequence[JSON],
-        tools: Sequence[JSON] | None = None,
-    ) -> Example:
-        """Join the ids of the prompt's text and of the completion's."""
-        context, answer = self.split(prompt, completion, tools)
-        return context.then(answer, 1.0)
 
     def follow_up(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
+from rlt.errors import UsageError
 from rlt.rendering.datums import Example
 from rlt.rendering.messages import Unrenderable
 from rlt.types import JSON
@@ -21,10 +22,13 @@ Thinking = Literal["auto", "on", "off"]
 class Renderer(Protocol):
     """Turns the prompts and completions of rows into token ids, and ids into text."""
 
+    stop: list[int]
+    """The ids that end an assistant's turn."""
+
     @property
-    def stop(self) -> list[int]:
-        """The ids that end an assistant's turn."""
-        ...
+    def thinking_off(self) -> bool:
+        """Whether a template that asks for thoughts was told not to."""
+        return False
 
     def prompt(
         self, prompt: str | Sequence[JSON], tools: Sequence[JSON] | None = None
@@ -57,7 +61,8 @@ class Renderer(Protocol):
 
         :raises Unrenderable: also when the template rewrites the prompt once it is answered.
         """
-        ...
+        context, last = self.split(prompt, completion, tools)
+        return context.then(last, 1.0)
 
     def follow_up(
         self,
@@ -87,5 +92,7 @@ def renderer_for(tokenizer: Tokenizer, thinking: Thinking = "auto") -> Renderer:
     from rlt.rendering.raw import RawRenderer  # noqa: PLC0415
 
     if not tokenizer.chat_template:
+        if thinking == "on":
+            raise UsageError("--thinking on: the model has no chat template")
         return RawRenderer(tokenizer)
     return ChatRenderer(tokenizer, thinking)
