@@ -7,9 +7,10 @@ directory. Only then is anything written, started or paid for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,19 @@ from rlt.session import Finished, resume_command, session
 from rlt.types import JSON, Outcome, Rows
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A run that nothing is known to be wrong with, and that has left no trace yet."""
+
+    run: Run
+    plan: service.EnginePlan
+    beginning: resume.Beginning
+    fingerprint: str
+    """Of the training rows."""
+    saved: JSON | None
+    """The `config.json` of the run that is resumed."""
+
+
 def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished:
     """Prepare a run, do it, and close what it opened.
 
@@ -36,6 +50,25 @@ def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished
     :raises UsageError: nothing was trained.
     :raises RunError: it failed after it had begun; the message says how to go on.
     """
+    with _prepared(settings, file) as ready:
+        return _train(ready)
+
+
+def rehearse(settings: Mapping[str, Any], *, file: Path | None = None) -> list[tuple[str, str]]:
+    """Prepare a run, and return lines about what it would do; write and start nothing.
+
+    :raises UsageError: as `launch` would.
+    """
+    from rlt import rehearsal  # noqa: PLC0415 - brings transformers
+
+    with _prepared(settings, file) as ready:
+        candidates = ready.beginning.candidates
+        first = candidates[0].step if candidates else 0
+        return rehearsal.rehearse(ready.run, ready.plan, first)
+
+
+@contextlib.contextmanager
+def _prepared(settings: Mapping[str, Any], file: Path | None) -> Iterator[_Prepared]:
     file_layer = configuration.read_file(file) if file else {}
     top = {**file_layer, **settings}
     beginning = resume.find(top.get("out"), top.get("resume"), _label(top.get("plugin")))
@@ -59,8 +92,9 @@ def launch(settings: Mapping[str, Any], *, file: Path | None = None) -> Finished
     run.metrics_files = _metrics_files(run, saved)
     run.directory.claim(resume=beginning.resumes)
     try:
-        _announce(run, plan, saved)
-        return _train(run, plan, beginning, _record(run, plan, fingerprint, saved))
+        ready = _Prepared(run, plan, beginning, fingerprint, saved)
+        _announce(ready)
+        yield ready
     finally:
         run.directory.release()
 
@@ -73,10 +107,9 @@ def _resolved(layers: Sequence[Mapping[str, Any]], chosen: Sequence[Plugin]) -> 
     return config
 
 
-def _train(
-    run: Run, plan: service.EnginePlan, beginning: resume.Beginning, record: JSON
-) -> Finished:
-    directory = run.directory
+def _train(ready: _Prepared) -> Finished:
+    run, plan = ready.run, ready.plan
+    directory, record = run.directory, _record(ready)
     siblings = [path for path in sorted(directory.path.parent.glob("*/weights"))
                 if path != directory.weights]  # fmt: skip
     metadata = {
@@ -91,7 +124,7 @@ def _train(
             plan, store=directory.weights, also_read=siblings, metadata=metadata
         ) as opened:
             directory.write_config(record)
-            return asyncio.run(session(run, opened, beginning, metadata))
+            return asyncio.run(session(run, opened, ready.beginning, metadata))
     except asyncio.CancelledError:
         raise _with_way_on(Interrupted("interrupted at once"), run) from None
     except RltError as error:
@@ -145,18 +178,22 @@ def _metrics_files(run: Run, saved: JSON | None) -> tuple[JsonLines, ...]:
         return (run.directory.metrics,)
     path = Path(log)
     ours = saved is not None and saved["config"]["log"] == log
+    was_there = path.exists()
     try:
         with path.open("ab") as file:
             if file.tell() and not ours:
                 raise UsageError(
                     f"--log {log} already holds lines; choose another file, or resume its run"
                 )
+        if not was_there:
+            path.unlink()  # the run itself may still be refused
     except OSError as error:
         raise UsageError(f"--log {log}: {error.strerror}") from None
     return (run.directory.metrics, JsonLines(path))
 
 
-def _announce(run: Run, plan: service.EnginePlan, saved: JSON | None) -> None:
+def _announce(ready: _Prepared) -> None:
+    run, plan, saved = ready.run, ready.plan, ready.saved
     config, log = run.config, run.log
     if plan.engine == "local" and config.engine == "auto" and not config.model:
         log.warning(
@@ -167,7 +204,7 @@ def _announce(run: Run, plan: service.EnginePlan, saved: JSON | None) -> None:
     held_out = {"eval": config.eval_data, "eval_rows": len(run.eval_rows)}
     log.info("data", train=config.data or "built-in example", rows=len(run.train_rows),
              **(held_out if config.eval_data else {}))  # fmt: skip
-    if config.eval_data and _data_fingerprint(run.train_rows) == _data_fingerprint(run.eval_rows):
+    if config.eval_data and ready.fingerprint == _data_fingerprint(run.eval_rows):
         log.warning("the held-out rows are the training rows; their loss says little")
     shown = ("steps", "prompts_per_step", "group_size", "rank", "lr", "max_tokens", "temperature",
              "seed", "save_every", "eval_every")  # fmt: skip
@@ -182,8 +219,9 @@ def _announce(run: Run, plan: service.EnginePlan, saved: JSON | None) -> None:
         log.warning("this setting differs from the run's", setting=name, before=before, now=now)
 
 
-def _record(run: Run, plan: service.EnginePlan, data: str, saved: JSON | None) -> JSON:
+def _record(ready: _Prepared) -> JSON:
     """Return what `config.json` says: the settings in force, and what they were before a resume."""
+    run, plan, saved = ready.run, ready.plan, ready.saved
     config = run.config
     record: JSON = {
         "config": configuration.to_json(config),
@@ -192,7 +230,7 @@ def _record(run: Run, plan: service.EnginePlan, data: str, saved: JSON | None) -
         "dataset_type": run.algorithm.dataset_type,
         "engine": plan.engine,
         "model": config.model or plan.model,
-        "data_sha256": data,
+        "data_sha256": ready.fingerprint,
         "fingerprint": configuration.fingerprint(config),
         "versions": {name: version(name) for name in ("rlt", "tinker")},
         "resumed": [],

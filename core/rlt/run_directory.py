@@ -7,6 +7,7 @@ engine keeps its weights beside them in `weights/`. One process at a time owns a
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -158,6 +159,9 @@ class RunDirectory:
         if [path.name for path in self.path.iterdir()] == [".lock"]:
             (self.path / ".lock").unlink()
             self.path.rmdir()
+            if self.path.parent == RUNS:
+                with contextlib.suppress(OSError):  # it holds other runs
+                    RUNS.rmdir()
 
     def write_config(self, config: JSON) -> None:
         """Write `config.json` at once or not at all.

@@ -99,6 +99,7 @@ _D = RunConfig()
     metavar="KEY=VALUE",
     help="An option of the plugin; `rlt plugins show NAME` lists them.",
 )
+@click.option("--dry-run", is_flag=True, help="Check everything and show a prompt; train nothing.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -111,7 +112,9 @@ _D = RunConfig()
     default="info",
     help="How much to log; debug adds tracebacks. [info]",
 )
-def command(file: Path | None, log_format: logs.Format, log_level: str, **settings: Any) -> None:
+def command(
+    file: Path | None, log_format: logs.Format, log_level: str, *, dry_run: bool, **settings: Any
+) -> None:
     """Train a model with a plugin, and save checkpoints that can be resumed exactly.
 
     \b
@@ -121,9 +124,12 @@ def command(file: Path | None, log_format: logs.Format, log_level: str, **settin
     """
     logs.configure(log_format, log_level)
     given = {k: v for k, v in settings.items() if v is not None and v != ()}
-    finished = launch.launch(given, file=file)
+    if dry_run:
+        lines = [(name, _indented(text)) for name, text in launch.rehearse(given, file=file)]
+    else:
+        lines = _results(launch.launch(given, file=file))
     with closed_pipe_is_fine():
-        for name, text in _results(finished):
+        for name, text in lines:
             click.echo(f"{name:<11} {text}")
 
 
