@@ -6,16 +6,19 @@ are never trained on. Methods: the model as it is, SFT, SDFT by rewriting, SDFT 
 learning rates and three seeds; `--quick` does the first of each only. Runs that are done already
 are not done again, so it may be interrupted; the table and the picture are of what is done so far.
 
-    python benchmarks/sdft_vs_sft.py [--quick] [--task tools|sums] [--folder runs/sdft-vs-sft]
+    python benchmarks/sdft_vs_sft.py [--quick | --seeds N] [--task tools|sums] [--folder DIR]
 
-Writes `table.md` and `picture.svg` (new task against retention) into the folder.
+Writes `table.md` and `picture.svg` (new task against retention) into the folder. The picture needs
+matplotlib, which `pip install -e '.[local,bench]'` brings.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import lab
@@ -25,9 +28,9 @@ METHODS: dict[str, tuple[object, ...]] = {
     "sdft rewrite": ("--plugin", "sdft"),
     "sdft topk": ("--plugin", "sdft", "-o", "mode=topk", "--temperature", 1),
 }
+RATES = (5e-4, 2e-3)
+MARKS = {0.0: "*", **dict(zip(RATES, "o^", strict=True))}
 COLOURS = {"base": "#555555", "sft": "#c0392b", "sdft rewrite": "#2471a3", "sdft topk": "#1e8449"}
-
-
 HELD = 15
 """Rows held out of the new task, and greedy answers to them."""
 
@@ -35,12 +38,15 @@ HELD = 15
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one rate and one seed")
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--task", choices=("tools", "sums"), default="tools")
     parser.add_argument("--folder", type=Path, default=None)
     chosen = parser.parse_args()
+    if not find_spec("matplotlib"):
+        sys.exit("the picture needs matplotlib: pip install -e '.[local,bench]'")
     folder = chosen.folder or Path(f"runs/sdft-vs-sft-{chosen.task}")
     folder.mkdir(parents=True, exist_ok=True)
-    rates, seeds = ([5e-4], [0]) if chosen.quick else ([5e-4, 2e-3], [0, 1, 2])
+    rates, seeds = (RATES[:1], [0]) if chosen.quick else (RATES, range(chosen.seeds))
     common = arguments(chosen.task, folder)
     points: dict[str, list[lab.Line]] = {}
     for seed, rate, name in itertools.product(seeds, rates, METHODS):
@@ -49,7 +55,7 @@ def main() -> None:
         points["base"] = [lines[0]]
         points.setdefault(f"{name}, lr {rate:g}", []).append(lines[-1])
         (folder / "table.md").write_text(summary(points) + "\n")
-        (folder / "picture.svg").write_text(picture(points))
+        picture(points, folder / "picture.svg")
     print(summary(points))
 
 
@@ -81,38 +87,24 @@ def summary(points: Mapping[str, Sequence[lab.Line]]) -> str:
     )  # fmt: skip
 
 
-def picture(points: Mapping[str, Sequence[lab.Line]]) -> str:
-    """Draw each run as a dot: to the left it learnt the new task, further down it kept the old."""
-    every = [x for found in points.values() for x in found]
-    across, down = (
-        _scale([x["loss"] for x in every], 60, 560),
-        _scale([x["retained"] for x in every], 360, 40),
-    )
-    marks = []
-    for row, (name, found) in enumerate(points.items()):
-        colour = COLOURS[name.partition(",")[0]]
-        marks += [
-            f'<circle cx="{across(x["loss"]):.0f}" cy="{down(x["retained"]):.0f}" r="6" '
-            f'fill="{colour}"><title>{name}</title></circle>'
-            for x in found
-        ]
-        marks.append(f'<text x="590" y="{60 + 20 * row}" fill="{colour}">{name}</text>')
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 420" font-family="sans-serif" '
-        'font-size="14"><rect width="800" height="420" fill="white"/>'
-        '<path d="M60 40V360H560" fill="none" stroke="#999"/>'
-        '<text x="200" y="395">loss of the new task (left is better)</text>'
-        '<text transform="translate(30 330) rotate(-90)">loss of plain chats (low is better)</text>'
-        + "".join(marks)
-        + "</svg>\n"
-    )
+def picture(points: Mapping[str, Sequence[lab.Line]], path: Path) -> None:
+    """Draw each run as a mark: to the left it learnt the new task, further down it kept the old."""
+    from matplotlib import rcParams
+    from matplotlib.figure import Figure
 
-
-def _scale(values: Sequence[float], start: float, end: float):
-    low, high = min(values), max(values)
-    margin = (high - low) / 10 or 1
-    low, high = low - margin, high + margin
-    return lambda value: start + (value - low) / (high - low) * (end - start)
+    rcParams.update({"svg.hashsalt": "rlt", "svg.fonttype": "none"})  # same numbers, same file
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for name, found in points.items():
+        method, _, rate = name.partition(", lr ")
+        axes.scatter(
+            [x["loss"] for x in found], [x["retained"] for x in found], label=name, s=60,
+            color=COLOURS[method], marker=MARKS[float(rate or 0)], alpha=0.8,
+        )  # fmt: skip
+    axes.set_xlabel("loss of the new task (left: learnt better)")
+    axes.set_ylabel("loss of plain chats (low: kept better)")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    figure.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":
