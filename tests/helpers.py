@@ -6,6 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+KEEPER = """
+import json
+import rlt
+
+@rlt.hookimpl
+def on_step(run, record):
+    with open(run.directory.path / "datums.jsonl", "a") as file:
+        for datum in record.batch.datums:
+            line = {"inputs": datum.model_input.to_ints()}
+            for name, tensor in datum.loss_fn_inputs.items():
+                line[name] = tensor.to_numpy().tolist()
+            file.write(json.dumps(line) + "\\n")
+"""
+"""An observer that writes every datum to `datums.jsonl`."""
+
 TIMES = ("seconds", "time")
 
 

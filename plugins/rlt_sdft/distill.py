@@ -57,7 +57,7 @@ async def batch(run: rlt.Run, step: int, rows: Sequence[rlt.Row]) -> rlt.Batch:
     tasks = [task(run, row) for row in rows]
     usable = [each for each in tasks if isinstance(each, Task)]
     watch = run.state(Watch)
-    reading = asyncio.ensure_future(watch.demonstrations(run, step, usable))
+    reading = asyncio.ensure_future(watch.demonstrations(run, step))
     taught = await asyncio.gather(*(_teach(run, step, each) for each in usable))
     lessons = {id(made): found for made, found in zip(usable, taught, strict=True)}
     skip = run.options["skip"]

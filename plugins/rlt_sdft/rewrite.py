@@ -57,9 +57,8 @@ class RewriteBatch(rlt.Batch):
 async def batch(run: rlt.Run, step: int, rows: Sequence[rlt.Row]) -> rlt.Batch:
     """Return the step's training data."""
     tasks = [task(run, row) for row in rows]
-    usable = [each for each in tasks if isinstance(each, Task)]
     watch = run.state(Watch)
-    reading = asyncio.ensure_future(watch.demonstrations(run, step, usable))
+    reading = asyncio.ensure_future(watch.demonstrations(run, step))
     pairs = zip(rows, tasks, strict=True)
     done = await asyncio.gather(*(_rewrite(run, step, row, each) for row, each in pairs))
     samples = [sample for each in done for sample in each.samples]

@@ -53,6 +53,15 @@ def task(run: rlt.Run, row: rlt.Row) -> Task | str:
     return made
 
 
+def demonstration(run: rlt.Run, row: rlt.Row) -> Example | None:
+    """Return a row's demonstrated conversation, or None when the model cannot take it."""
+    try:
+        found = _task(run, row).demonstration
+    except Unrenderable:
+        return None
+    return found if len(found.tokens) <= run.service.max_context else None
+
+
 def _task(run: rlt.Run, row: rlt.Row) -> Task:
     prompt = _with_system(row.data["prompt"], text_of(run, "system"))
     completion, tools = row.data["completion"], row.data.get("tools")

@@ -14,25 +14,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from conftest import Cli
-from helpers import read_lines, without_times
+from helpers import KEEPER, read_lines, without_times
 from rlt.rendering import ChatRenderer, Example
 from rlt_sdft import targets
 from rlt_sdft.distill import Lesson
 from rlt_sdft.tasks import fill
-
-KEEPER = """
-import json
-import rlt
-
-@rlt.hookimpl
-def on_step(run, record):
-    with open(run.directory.path / "datums.jsonl", "a") as file:
-        for datum in record.batch.datums:
-            line = {"inputs": datum.model_input.to_ints()}
-            for name, tensor in datum.loss_fn_inputs.items():
-                line[name] = tensor.to_numpy().tolist()
-            file.write(json.dumps(line) + "\\n")
-"""
 
 
 def lesson(context: list[int], tokens: list[int], **arrays: Any) -> Lesson:
