@@ -257,11 +257,16 @@ def test_python_starts_the_command_without_the_heavy_libraries(work: Path) -> No
         ),
         (
             "def compute_loss():\n    return rlt.Loss(read=lambda outputs, datums: None)",
-            "Loss.read returned None as the loss, not a number",
+            "Loss.read returned None as the loss of step 0, not a number",
         ),
         (
             "def compute_loss():\n    return rlt.Loss(read=lambda outputs, datums: {'a': 1.0})",
-            "Loss.read returned None as the loss, not a number",
+            "Loss.read returned None as the loss of step 0, not a number",
+        ),
+        (
+            "def compute_loss():\n"
+            "    return rlt.Loss(read=lambda out, _: out[0]['logprobs'].to_numpy())",
+            "as the loss of step 0, not a number",
         ),
         ("def load_rows(): return []", "loaded no train rows"),
     ],
@@ -302,12 +307,13 @@ def test_numbers_of_a_plugin_become_plain_json_and_never_the_engines_own(
 def test_a_loss_may_read_further_numbers_out_of_the_answer(train: Cli, rows: Path) -> None:
     Path("read.py").write_text(
         "import rlt\n@rlt.hookimpl(tryfirst=True)\ndef compute_loss():\n"
-        "    return rlt.Loss(read=lambda out, data: {'loss': 2.0, 'seen': len(out), 'lr': 9})\n"
+        "    found = {'seen': 7, 'lr': 9, 'n_datums': 9}\n"
+        "    return rlt.Loss(read=lambda out, data: {'loss': 2, **found})\n"
     )
     assert train("--plugin", "sft", "--plugin", "read.py", "--data", rows, "--out", "n",
                  "--steps", 1, "--prompts-per-step", 2).code == 0  # fmt: skip
     (line,) = read_lines(Path("runs/n/metrics.jsonl"))
-    assert (line["loss"], line["seen"], line["lr"]) == (2.0, 2, 5e-4)
+    assert [line[x] for x in ("loss", "seen", "lr", "n_datums")] == [2.0, 7, 5e-4, 2]
 
 
 def test_a_custom_loss_sees_the_step_as_a_whole_and_its_metrics_are_kept(

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 from rlt.errors import PluginError, UsageError
 from rlt.rendering import Unrenderable
 from rlt.run import Run
-from rlt.types import Batch, Loss, Row, RowOutcome
+from rlt.types import JSON, Batch, Loss, Row, RowOutcome
 
 
-def require_room(run: Run) -> None:
+def require_room(max_tokens: int, context: int, model: str) -> None:
     """Refuse a `--max-tokens` that no prompt would fit beside.
 
     :raises UsageError: when it fills the context.
     """
-    if run.config.max_tokens >= run.service.max_context:
+    if max_tokens >= context:
         raise UsageError(
-            f"--max-tokens {run.config.max_tokens} leaves no room for a prompt: "
-            f"the context of {run.service.model} is {run.service.max_context} tokens"
+            f"--max-tokens {max_tokens} leaves no room for a prompt: "
+            f"the context of {model} is {context} tokens"
         )
 
 
@@ -35,14 +34,19 @@ def require_loss(loss: object, step: int) -> None:
         )
 
 
-def require_loss_number(numbers: Mapping[str, Any]) -> None:
-    """Check what a plugin read out of the service's answer.
+def require_loss_number(found: object, step: int) -> JSON:
+    """Return what `Loss.read` found as numbers by name, `loss` among them.
 
-    :raises TypeError: when it has no `loss` that is a number.
+    :raises PluginError: when its `loss` is not one number.
     """
-    value = numbers.get("loss")
-    if not (isinstance(value, Real) or hasattr(value, "item")):  # an array's or tensor's scalar
-        raise TypeError(f"Loss.read returned {value!r} as the loss, not a number")
+    numbers: JSON = dict(found) if isinstance(found, Mapping) else {"loss": found}
+    try:
+        return {**numbers, "loss": float(numbers["loss"])}
+    except (KeyError, TypeError, ValueError, RuntimeError):  # an array or tensor of several
+        shown = f"{numbers.get('loss')!r}"[:80]
+        raise PluginError(
+            f"compute_loss's Loss.read returned {shown} as the loss of step {step}, not a number"
+        ) from None
 
 
 def require_renderer(run: Run) -> None:

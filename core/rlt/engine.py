@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
@@ -103,7 +103,7 @@ class _Loop:
     async def steps(self) -> None:
         run, config = self.run, self.run.config
         run.hooks.call("on_start", run=run)
-        contract.require_room(run)
+        contract.require_room(run.config.max_tokens, run.service.max_context, run.service.model)
         contract.require_renderer(run)
         if self.done in (0, config.steps) or _due(self.done, config.eval_every):
             await self._evaluate()
@@ -170,7 +170,7 @@ class _Loop:
         adam = run.training.optim_step(_adam(run, step))
         with run.hooks.boundary("compute_loss", {"step": step}):  # the loss may be a plugin's code
             results = [await run.answered(p, f"forward_backward of step {step}") for p in passes]
-            numbers = _numbers(loss, results, parts)
+            numbers = _numbers(loss, step, results, parts)
         optimizer = await run.answered(adam, f"optim_step of step {step}")
         if not math.isfinite(numbers["loss"]):
             raise RunError(
@@ -178,7 +178,7 @@ class _Loop:
                 "Lower --lr, or look at the step's rows in rows.jsonl"
             )
         answers = [result.metrics for result in results] + [optimizer.metrics or {}]
-        return {**plain(numbers), **plain(merged(answers), *numbers)}
+        return {**plain(numbers, "n_datums", "mean_reward"), **plain(merged(answers), *numbers)}
 
     async def _evaluate(self) -> None:
         """Measure the held-out rows, unless a run that was resumed here has done so already."""
@@ -226,12 +226,10 @@ def _forward_backward(
     return training.forward_backward(data, loss.name, config)  # type: ignore[arg-type]
 
 
-def _numbers(loss: Loss, results: Sequence[Any], parts: Sequence[list[Any]]) -> JSON:
+def _numbers(loss: Loss, step: int, results: Sequence[Any], parts: Sequence[list[Any]]) -> JSON:
     """Return the step's loss: as the plugin reads it, with what else it reads, or as the sum."""
-    if loss.read:
-        outputs = [output for result in results for output in result.loss_fn_outputs]
-        found = loss.read(outputs, [datum for part in parts for datum in part])
-        numbers = dict(found) if isinstance(found, Mapping) else {"loss": found}
-        contract.require_loss_number(numbers)
-        return numbers
-    return {"loss": float(sum(result.metrics.get("loss:sum", math.nan) for result in results))}
+    if not loss.read:
+        return {"loss": float(sum(result.metrics.get("loss:sum", math.nan) for result in results))}
+    outputs = [output for result in results for output in result.loss_fn_outputs]
+    found = loss.read(outputs, [datum for part in parts for datum in part])
+    return contract.require_loss_number(found, step)

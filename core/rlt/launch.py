@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -178,18 +179,18 @@ def _metrics_files(run: Run, saved: JSON | None) -> tuple[JsonLines, ...]:
         return (run.directory.metrics,)
     path = Path(log)
     ours = saved is not None and saved["config"]["log"] == log
-    was_there = path.exists()
     try:
-        with path.open("ab") as file:
-            if file.tell() and not ours:
-                raise UsageError(
-                    f"--log {log} already holds lines; choose another file, or resume its run"
-                )
-        if not was_there:
-            path.unlink()  # the run itself may still be refused
+        if path.exists():
+            with path.open("ab") as file:
+                if file.tell() and not ours:
+                    raise UsageError(
+                        f"--log {log} already holds lines; choose another file, or resume its run"
+                    )
+        elif not os.access(path.resolve().parent, os.W_OK):
+            raise UsageError(f"--log {log}: its folder is not there, or cannot be written")
     except OSError as error:
         raise UsageError(f"--log {log}: {error.strerror}") from None
-    return (run.directory.metrics, JsonLines(path))
+    return (run.directory.metrics, JsonLines(path, mode=0o666))
 
 
 def _announce(ready: _Prepared) -> None:

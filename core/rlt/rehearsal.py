@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from rlt import contract
 from rlt.dataset import Order
 from rlt.dataset.tokens import Model, TokenCount
 from rlt.dataset.types import DatasetType
@@ -21,29 +22,32 @@ def rehearse(run: Run, plan: EnginePlan, first: int) -> list[tuple[str, str]]:
     """Return (name, text) lines about the rows that a run reaches from step `first` on.
 
     Rows that the model's template or context refuses are warned of, since the run would drop them.
+    Nothing is said of what a plugin makes of its rows.
 
-    :raises UsageError: when the model's tokenizer cannot be had.
+    :raises UsageError: when the model's tokenizer cannot be had, or has no room for a prompt.
     """
     config, rows = run.config, run.train_rows
     order, steps = Order(len(rows), config.seed), max(0, config.steps - first)
     begin = first * config.prompts_per_step
-    count = min(steps * config.prompts_per_step, len(rows))
-    told = f"{len(rows)} read; {steps} steps of {config.prompts_per_step} reach {count} of them"
-    reached = [rows[order.index(position)] for position in range(begin, begin + count)]
+    count = min(steps * config.prompts_per_step, 2 * len(rows))  # two epochs reach every row
+    indices = dict.fromkeys(order.index(position) for position in range(begin, begin + count))
+    told = (
+        f"{len(rows)} read; {steps} steps of {config.prompts_per_step} reach {len(indices)} of them"
+    )
     lines = [("directory", f"{run.directory.path} (not written)"), ("rows", told)]
     kind = next((t for t in run.dataset_types if t.name == run.algorithm.dataset_type), None)
-    if reached and kind and kind.prompt:
-        lines += _rendered(run, plan, kind, reached)
+    if indices and kind and kind.prompt:
+        lines += _rendered(run, plan, kind, [rows[index] for index in indices])
     return lines
 
 
 def _rendered(
     run: Run, plan: EnginePlan, kind: DatasetType, reached: Sequence[Row]
 ) -> list[tuple[str, str]]:
-    local = plan.local_model
-    model = Model(
-        str(local.directory) if local else plan.model, cast("Thinking", run.config.thinking)
-    )
+    local, config = plan.local_model, run.config
+    folder = str(local.directory) if local else plan.model
+    model = Model(folder, cast("Thinking", config.thinking))
+    contract.require_room(config.max_tokens, model.limit, plan.model)
     tokens, unfit = TokenCount(model), 0
     for row in reached:
         problems = list(tokens(row.data, kind))
@@ -51,25 +55,24 @@ def _rendered(
         if problems and unfit <= _MOST_NAMED:
             run.log.warning("the run would drop a row", row=row.where, reason=problems[0].message)
     counted = tokens.as_json()
+    prompts = list(filter(None, (_prompt(model, kind, row) for row in reached)))
+    narrow = sum(len(prompt) + config.max_tokens > model.limit for prompt in prompts)
     lines = [
         ("unfit", f"{unfit} of these rows are refused by the model's template or context"),
+        ("narrow", f"{narrow} have no room for --max-tokens {config.max_tokens} after the prompt"),
         (
             "tokens",
             f"{counted['total']:,} in these rows, {counted['trained']:,} of completions; the "
             f"longest row has {counted['longest']:,} of at most {counted['limit']:,}",
         ),
     ]
-    shown = _prompt(model, kind, reached)
-    return lines + ([("prompt", shown)] if shown else [])
+    shown = [("first", model.renderer.text(prompt)) for prompt in prompts[:1]]
+    return lines + shown
 
 
-def _prompt(model: Model, kind: DatasetType, reached: Sequence[Row]) -> str:
-    """Return the first prompt that can be rendered, as the model sees it."""
+def _prompt(model: Model, kind: DatasetType, row: Row) -> list[int] | None:
     assert kind.prompt
-    for row in reached:
-        try:
-            ids = model.renderer.prompt(row.data[kind.prompt], row.data.get("tools"))
-        except Unrenderable:
-            continue
-        return model.renderer.text(ids)
-    return ""
+    try:
+        return model.renderer.prompt(row.data[kind.prompt], row.data.get("tools"))
+    except Unrenderable:
+        return None

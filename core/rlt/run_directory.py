@@ -24,9 +24,15 @@ RUNS = Path("runs")
 class JsonLines:
     """A file of JSON objects, one a line. Appends are whole lines; a torn last line is ignored."""
 
-    def __init__(self, path: Path, *, durable: bool = False) -> None:
+    def __init__(self, path: Path, *, durable: bool = False, mode: int = 0o600) -> None:
+        """Name the file; the first append creates it.
+
+        :param durable: whether an append returns only when it is on disk.
+        :param mode: the permissions of a new file; what was sampled is nobody else's.
+        """
         self.path = path
         self._durable = durable
+        self._mode = mode
         self._size = 0  # what we know to be written: the file must not shrink under us
 
     def append(self, *lines: JSON) -> None:
@@ -41,7 +47,7 @@ class JsonLines:
             raise DiskError(f"cannot write {self.path}: {error.strerror}") from error
 
     def _write(self, data: bytes) -> None:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, self._mode)
         try:
             size = os.fstat(descriptor).st_size
             if size < self._size:
@@ -109,6 +115,7 @@ class RunDirectory:
         self.samples = JsonLines(path / "samples.jsonl")
         self.weights = path / "weights"
         self._lock: int | None = None
+        self._made: list[Path] = []
 
     @property
     def name(self) -> str:
@@ -127,6 +134,7 @@ class RunDirectory:
         :raises UsageError: when another process has it, when it holds a run and `resume` is false,
             or when it cannot be written.
         """
+        self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -151,17 +159,16 @@ class RunDirectory:
             )
 
     def release(self) -> None:
-        """Give the directory up; one that nothing was written to is removed."""
+        """Give the directory up; what `claim` made and nothing was written to is removed."""
         if self._lock is None:
             return
         os.close(self._lock)
         self._lock = None
         if [path.name for path in self.path.iterdir()] == [".lock"]:
             (self.path / ".lock").unlink()
-            self.path.rmdir()
-            if self.path.parent == RUNS:
-                with contextlib.suppress(OSError):  # it holds other runs
-                    RUNS.rmdir()
+            for path in self._made:
+                with contextlib.suppress(OSError):  # another run came in meanwhile
+                    path.rmdir()
 
     def write_config(self, config: JSON) -> None:
         """Write `config.json` at once or not at all.

@@ -59,8 +59,8 @@ async def make_datums(run: rlt.Run, step: int, rows: Sequence[rlt.Row]) -> rlt.B
 
 
 @rlt.hookimpl
-def compute_loss(run: rlt.Run, batch: rlt.Batch) -> rlt.Loss:
-    """Choose the mode's loss."""
-    if isinstance(batch, rewrite.RewriteBatch):
-        return rewrite.loss(batch)
-    return distill.loss(run, batch)
+def compute_loss(run: rlt.Run, batch: rlt.Batch) -> rlt.Loss | None:
+    """Choose the mode's loss; datums that another plugin made are left to the default."""
+    if run.options["mode"] != "rewrite":
+        return distill.loss(run, batch)
+    return rewrite.loss(batch) if isinstance(batch, rewrite.RewriteBatch) else None

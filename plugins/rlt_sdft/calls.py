@@ -10,7 +10,8 @@ from typing import Any
 _TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _FUNCTION = re.compile(r"<function=([^>]+)>(.*?)</function>", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter=([^>]+)>(.*?)</parameter>", re.DOTALL)
-_ACTION = re.compile(r"Action:\s*(\S+)\s*Action Input:\s*(\{.*?\})\s*(?=Action:|\n\n|$)", re.DOTALL)
+_ACTION = re.compile(r"Action:\s*(\S+)\s*Action Input:\s*(?=\{)")
+_DECODER = json.JSONDecoder()
 
 
 def same_tool_calls(demonstration: str, rewrite: str, *, expected: bool = False) -> bool:
@@ -31,21 +32,23 @@ def tool_calls(text: str) -> Counter[str]:
     Known are `<tool_call>` with JSON (Qwen, Hermes) or with XML parameters (Nemotron, Qwen3-Coder),
     a bare JSON object with `name` and `parameters` (Llama 3), and `Action:` with `Action Input:`.
     """
-    found = [_tagged(body) for body in _TAGGED.findall(text)]
-    found += [_call(name, _json(given)) for name, given in _ACTION.findall(text)]
+    found = [call for body in _TAGGED.findall(text) for call in _tagged(body)]
+    found += [_call(match[1], _object(text[match.end() :])) for match in _ACTION.finditer(text)]
     bare = _json(text)
-    if isinstance(bare, dict) and "name" in bare:
+    if isinstance(bare, dict) and "name" in bare and bare.keys() & {"arguments", "parameters"}:
         found.append(_json_call(bare))
     return Counter(found)
 
 
-def _tagged(body: str) -> str:
-    xml = _FUNCTION.search(body)
-    if xml:
-        given = {key.strip(): value.strip() for key, value in _PARAMETER.findall(xml[2])}
-        return _call(xml[1].strip(), given)
+def _tagged(body: str) -> list[str]:
+    found = []
+    for name, given in _FUNCTION.findall(body):
+        arguments = {key.strip(): value.strip() for key, value in _PARAMETER.findall(given)}
+        found.append(_call(name.strip(), arguments))
+    if found:
+        return found
     call = _json(body)
-    return _json_call(call) if isinstance(call, dict) else str(call)
+    return [_json_call(call) if isinstance(call, dict) else str(call)]
 
 
 def _json_call(call: dict[str, Any]) -> str:
@@ -54,6 +57,14 @@ def _json_call(call: dict[str, Any]) -> str:
 
 def _call(name: Any, arguments: Any) -> str:
     return json.dumps([name, arguments], sort_keys=True)
+
+
+def _object(text: str) -> Any:
+    """Parse the JSON object that a text begins with; what is none is its first paragraph."""
+    try:
+        return _DECODER.raw_decode(text)[0]
+    except ValueError:
+        return " ".join(text.partition("\n\n")[0].split())
 
 
 def _json(text: str) -> Any:

@@ -60,16 +60,21 @@ class Rewrite:
 
     row: rlt.Row
     demonstration: str
-    """The demonstrated turn, as the model writes it."""
+    """The demonstrated turn, as the model writes it, its thought too."""
     text: str
-    """All that the teacher said, its thoughts too."""
+    """All that the teacher said, its thought too."""
     finished: bool = True
     """Whether it ended its turn; it was cut at `--max-tokens` otherwise."""
 
     @property
     def answer(self) -> str:
         """What was said after thinking."""
-        return self.text.rpartition("</think>")[2]
+        return _after_thinking(self.text)
+
+    @property
+    def shown(self) -> str:
+        """What is demonstrated after thinking."""
+        return _after_thinking(self.demonstration)
 
     @property
     def calls_tools(self) -> bool:
@@ -88,6 +93,11 @@ def empty(rewrite: Rewrite) -> str | None:
     return None if rewrite.answer.strip() else "empty"
 
 
+def unfinished(rewrite: Rewrite) -> str | None:
+    """It was cut at `--max-tokens`, so that nobody knows how it would have ended."""
+    return None if rewrite.finished else "unfinished"
+
+
 def leaked(rewrite: Rewrite) -> str | None:
     """Words of the teacher's instructions came through that the demonstration does not say."""
     said, shown = rewrite.text.lower(), rewrite.demonstration.lower()
@@ -96,36 +106,31 @@ def leaked(rewrite: Rewrite) -> str | None:
 
 def refused(rewrite: Rewrite) -> str | None:
     """It opens with a refusal where the demonstration does not."""
-    said, shown = (_opening(x) for x in (rewrite.answer, rewrite.demonstration))
+    said, shown = _opening(rewrite.answer), _opening(rewrite.shown)
     return "refused" if said.startswith(REFUSALS) and not shown.startswith(REFUSALS) else None
 
 
 def changed_call(rewrite: Rewrite) -> str | None:
     """A tool call was lost, changed or added."""
-    same = same_tool_calls(rewrite.demonstration, rewrite.answer, expected=rewrite.calls_tools)
+    same = same_tool_calls(rewrite.shown, rewrite.answer, expected=rewrite.calls_tools)
     return None if same else "tool-call"
 
 
 def changed_number(rewrite: Rewrite) -> str | None:
     """The demonstration ends in a number, and the last number of the rewrite is another."""
-    if rewrite.calls_tools or tool_calls(rewrite.demonstration):
+    if rewrite.calls_tools or tool_calls(rewrite.shown):
         return None  # numbers are arguments then, in any order
-    return None if same_final_number(rewrite.demonstration, rewrite.answer) else "number"
+    return None if same_final_number(rewrite.shown, rewrite.answer) else "number"
 
 
 def too_long(rewrite: Rewrite) -> str | None:
-    """It is more than `LONGEST` times as long as the demonstration."""
-    most = LONGEST * max(len(rewrite.demonstration), SHORT)
+    """It is more than `LONGEST` times as long as the demonstration, or as `SHORT` characters."""
+    most = LONGEST * max(len(rewrite.shown), SHORT)
     return "too-long" if len(rewrite.answer) > most else None
 
 
-def unfinished(rewrite: Rewrite) -> str | None:
-    """It was cut at `--max-tokens`, so that nobody knows how it would have ended."""
-    return None if rewrite.finished else "unfinished"
-
-
 CHECKS: list[Check] = [
-    empty, leaked, refused, changed_call, changed_number, too_long, unfinished,
+    empty, unfinished, leaked, refused, changed_call, changed_number, too_long,
 ]  # fmt: skip
 """What every run begins with."""
 
@@ -163,6 +168,10 @@ def same_final_number(demonstration: str, rewrite: str) -> bool:
         return True
     found = _NUMBER.findall(rewrite)
     return bool(found) and _value(found[-1]) == _value(expected[1])
+
+
+def _after_thinking(text: str) -> str:
+    return text.rpartition("</think>")[2]
 
 
 def _opening(text: str) -> str:

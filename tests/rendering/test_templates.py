@@ -28,10 +28,9 @@ TRACE = [
     {"role": "assistant", "content": "It is 3."},
 ]
 CALLS = {
-    "nemotron": "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n"
-    "</parameter>\n</function>\n</tool_call><|im_end|>",
-    "qwen3": '<think>\n\n</think>\n\n<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n'
-    "</tool_call><|im_end|>",
+    "nemotron": "\n<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n"
+    "</parameter>\n</function>\n</tool_call>\n<|im_end|>",
+    "qwen3": '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>',
     "llama3": '{"name": "add", "parameters": {"a": 1, "b": 2}}<|eot_id|>',
 }
 
@@ -96,6 +95,7 @@ THOUGHTFUL = [
     *TRACE[1:3],
     {**TRACE[3], "reasoning_content": "So three."},
 ]
+SPOKEN = [{"role": "assistant", "content": "<think>\nEasy.\n</think>\n\n3"}]
 LEARNT = {
     "nemotron": "One and two.\n</think>\n<tool_call>\n<function=add>",
     "qwen3": "<think>\nOne and two.\n</think>\n\n<tool_call>",
@@ -126,9 +126,14 @@ def test_a_thought_may_stand_in_the_content(load: Load) -> None:
     ("name", "thinking", "trace", "said"),
     [
         ("nemotron", "on", TRACE, "needs its thought"),
+        ("qwen3", "on", TRACE[:1], "needs its thought"),
+        ("qwen3", "auto", THOUGHTFUL, "train with --thinking on"),
+        ("qwen3", "off", SPOKEN, "train with --thinking on"),
+        ("reasoner", "auto", [TRACE[-1]], "needs its thought"),
+        ("forgetful_reasoner", "auto", SPOKEN, "leaves out the thought"),
         ("nemotron", "auto", THOUGHTFUL, "train with --thinking on"),
         ("qwen3", "off", THOUGHTFUL, "train with --thinking on"),
-        ("llama3", "auto", THOUGHTFUL, "leaves out the assistant's reasoning_content"),
+        ("llama3", "auto", THOUGHTFUL, "leaves out reasoning_content"),
     ],
 )
 def test_thoughts_that_do_not_fit_the_template_are_refused_with_the_way_out(
@@ -136,6 +141,34 @@ def test_thoughts_that_do_not_fit_the_template_are_refused_with_the_way_out(
 ) -> None:
     with pytest.raises(Unrenderable, match=said):
         load(name, thinking).demonstration("1 + 2?", trace, [TOOL])
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "thinking"])
+@pytest.mark.parametrize("name", ["qwen3", "reasoner"])
+def test_a_thought_goes_by_several_names_and_may_have_to_go_into_the_content(
+    load: Load, name: str, key: str
+) -> None:
+    turn = {"role": "assistant", "content": "3", key: "Easy."}
+    renderer = load(name, "on")
+    text = learnt(renderer, renderer.demonstration("1 + 2?", [turn]))
+    assert text.removeprefix("<think>\n") == "Easy.\n</think>\n\n3<|im_end|>"
+    assert renderer.completion_text([turn]) == "<think>\nEasy.\n</think>\n\n3"
+
+
+@pytest.mark.parametrize(
+    ("name", "thinking"),
+    [("forgetful_reasoner", "on"), ("forgetful_reasoner", "off"), ("reasoner", "off")],
+)
+def test_a_choice_that_a_template_does_not_have_is_refused(
+    load: Load, name: str, thinking: str
+) -> None:
+    with pytest.raises(UsageError, match=f"--thinking {thinking}"):
+        load(name, thinking)
+
+
+def test_a_model_without_thoughts_may_learn_them_as_text(load: Load) -> None:
+    renderer = load("llama3")
+    assert learnt(renderer, renderer.demonstration("?", SPOKEN)).startswith("<think>\nEasy.")
 
 
 @pytest.mark.parametrize("name", ["nemotron", "qwen3"])
@@ -168,6 +201,16 @@ def test_llama3_has_one_bos_and_its_own_end_of_turn(load: Load) -> None:
     assert example.tokens.count(begin) == 1
     assert end in renderer.stop
     assert learnt(renderer, example) == "Hello.<|eot_id|>"
+
+
+def test_a_turn_that_ends_in_another_way_is_refused(load: Load) -> None:
+    """As gpt-oss, whose calls end in another token than its answers."""
+    renderer = load("llama3")
+    renderer._tokenizer.chat_template = (
+        (HERE / "llama3.jinja").read_text().replace("<|eot_id|>", "<|end_header_id|>")
+    )
+    with pytest.raises(Unrenderable, match="in a way of its own"):
+        renderer.demonstration("?", "3")
 
 
 def test_what_a_template_refuses_is_told_in_its_own_words(load: Load) -> None:

@@ -37,6 +37,31 @@ def test_a_row_that_would_be_dropped_is_named(train: Cli, work: Path) -> None:
     assert "1 of these rows" in result.out
 
 
+def test_a_prompt_that_leaves_no_room_for_a_sample_is_counted(train: Cli, rows: Path) -> None:
+    each = ("--plugin", "sdft", "--data", rows, "--steps", 1, "--dry-run")
+    result = train(*each, "--max-tokens", 500)
+    assert result.code == 0, result.err
+    assert "1 have no room for --max-tokens 500" in result.out
+    result = train(*each, "--max-tokens", 9999)
+    assert result.code == 2
+    assert "leaves no room for a prompt" in result.err.splitlines()[-1]
+
+
+def test_a_row_that_comes_twice_counts_once(train: Cli, rows: Path) -> None:
+    count = len(rows.read_text().splitlines())
+    result = train("--plugin", "sft", "--data", rows, "--steps", 3 * count, "--dry-run")
+    assert f"reach {count} of them" in result.out
+
+
+def test_only_folders_that_it_made_are_removed(train: Cli, rows: Path) -> None:
+    Path("mine").mkdir()
+    for out in ("mine/", "a/b/c"):
+        result = train("--plugin", "sft", "--data", rows, "--out", out, "--dry-run")
+        assert result.code == 0, result.err
+    assert Path("mine").is_dir()
+    assert not Path("a").exists()
+
+
 def test_it_refuses_what_a_run_refuses(train: Cli, rows: Path) -> None:
     result = train("--plugin", "sdft", "--data", rows, "-o", "mod=topk", "--dry-run")
     assert result.code == 2

@@ -196,3 +196,17 @@ def test_a_log_of_another_run_is_never_rewound(train: Cli, settings: tuple[objec
     result = train("--out", "b", "--resume", "auto", "--steps", 3, "--log", "a.jsonl")
     assert result.code == 2
     assert Path("a.jsonl").read_bytes() == before
+
+
+def test_a_run_of_an_older_version_that_had_fewer_settings_goes_on(
+    train: Cli, settings: tuple[object, ...]
+) -> None:
+    assert train(*settings, "--steps", 1, "--out", "old").code == 0
+    path = Path("runs/old/config.json")
+    saved = json.loads(path.read_text())
+    del saved["config"]["thinking"]
+    path.write_text(json.dumps(saved))
+    result = train("--out", "old", "--resume", "auto", "--steps", 2)
+    assert result.code == 0, result.err
+    assert [line["step"] for line in read_lines(Path("runs/old/metrics.jsonl"))
+            if "split" not in line] == [0, 1]  # fmt: skip

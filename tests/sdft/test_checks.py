@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rlt
-from conftest import Cli
+from conftest import ROOT, Cli
 from helpers import read_lines
 from rlt_sdft.checks import CHECKS, Rewrite, rejection
 
@@ -58,7 +58,11 @@ def judged(demonstration: str, text: str, **more: Any) -> str | None:
         (ACTION, ACTION, None),
         (ACTION, 'Action: add\nAction Input: {"b": 2, "a": 1}', None),
         (ACTION, ACTION.replace("add", "sub"), "tool-call"),
+        (ACTION + "\nObservation: 3", "It is 3.", "tool-call"),
+        (ACTION + "\nObservation: 3", ACTION + "\nObservation: 4", None),
+        ('{"name": "Bob", "age": 3}', '{"name": "Bob", "age": 4}', "number"),
         (XML, XML_REORDERED, None),
+        (XML, XML.replace("</function>", "</function><function=rm></function>"), "tool-call"),
         (XML, XML.replace("2", "3"), "tool-call"),
         (XML, XML.replace("add", "sub"), "tool-call"),
         (LLAMA, LLAMA.replace(" ", ""), None),
@@ -77,6 +81,12 @@ def test_a_rewrite_that_never_ended_is_unfinished() -> None:
     assert judged("It is 4.", "So it is 4", finished=False) == "unfinished"
 
 
+def test_cut_is_the_first_thing_to_say_of_a_rewrite_that_was() -> None:
+    """A thought that was cut is no answer with another number, nor one without its call."""
+    assert judged("It is 4.", "Five, no, 6", finished=False) == "unfinished"
+    assert judged(CALL, "I should add 1 and", finished=False) == "unfinished"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -90,11 +100,28 @@ def test_a_thought_is_not_the_answer_but_must_not_leak(text: str, reason: str | 
     assert judged("It is 4.", text) == reason
 
 
+def test_the_demonstrations_thought_is_not_compared_either() -> None:
+    assert judged("5? No.</think>It is 4.", "6? No.</think>So it is 4.") is None
+    assert judged(f"Not {CALL}!</think>\n{CALL}", f"Call it.</think>{CALL}") is None
+
+
 def test_calls_in_a_format_that_is_not_known_must_be_the_same_to_the_letter() -> None:
     turn = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add"}}]}
     strange = "[TOOL_CALLS]add[ARGS]{1}"
     assert judged(strange, f" {strange}\n", row=row([turn])) is None
     assert judged(strange, strange.replace("1", "2"), row=row([turn])) == "tool-call"
+
+
+def test_the_check_of_the_docs_runs(train: Cli, rows: Path) -> None:
+    page = (ROOT / "docs/how-to/sdft.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    Path("hedging.py").write_text(code.replace('"it depends" in', '"" in'))
+    result = train("--plugin", "sdft", "--plugin", "hedging.py", "--data", rows, "--steps", 1,
+                   "--temperature", 1, "-o", "teacher_prompt={prompt}", "--out", "h",
+                   "--group-size", 8)  # fmt: skip
+    assert result.code == 0, result.err
+    faults = {sample["fault"] for sample in read_lines(Path("runs/h/samples.jsonl"))}
+    assert None not in faults
 
 
 def test_a_plugin_may_add_a_check(train: Cli, rows: Path) -> None:

@@ -99,7 +99,7 @@ _D = RunConfig()
     metavar="KEY=VALUE",
     help="An option of the plugin; `rlt plugins show NAME` lists them.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything and show a prompt; train nothing.")
+@click.option("--dry-run", is_flag=True, help="Check all, show a prompt; train nothing.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),

@@ -4,10 +4,9 @@ What a model is trained on must continue what it is sampled from: the text of an
 to start with the text of the open one. Some templates rewrite history (they drop old thoughts, or
 open a turn with `<think>` and close it differently); such a row is refused, not trained on crooked.
 
-Templates of reasoning models open the assistant's turn with a thought. Demonstrations rarely have
-one, so by default thinking is switched off where an answer without a thought would not continue the
-prompt; with `thinking="on"` every assistant turn needs its thought, in `reasoning_content` or as
-`<think>…</think>` in its content.
+Prompts of reasoning models ask for a thought. Demonstrations rarely have one, so thinking is
+switched off unless `thinking="on"` asks for it; then every assistant turn needs its thought, in
+`reasoning_content` or as `<think>…</think>` in its content. A thought is never lost silently.
 """
 
 from __future__ import annotations
@@ -30,12 +29,13 @@ _PROBE_TOOL: JSON = {
 _PROBE_CALL: JSON = {"type": "function", "function": {"name": _PROBE, "arguments": {}}}
 _USER: JSON = {"role": "user", "content": "?"}
 _ANSWER: JSON = {"role": "assistant", "content": _PROBE}
-_THOUGHTS: dict[str, dict[str, Any]] = {
-    "on": {"enable_thinking": True, "thinking": True},
-    "off": {"enable_thinking": False, "thinking": False},
+_THOUGHT = "rlt_thought"
+_WRITTEN: JSON = {**_ANSWER, "reasoning_content": _THOUGHT, "thinking": _THOUGHT}
+_SPOKEN: JSON = {**_ANSWER, "content": f"<think>\n{_THOUGHT}\n</think>\n\n{_PROBE}"}
+_SWITCH: dict[bool, dict[str, Any]] = {
+    on: {"enable_thinking": on, "thinking": on} for on in (True, False)
 }
 """What templates call the switch: Qwen3 and Nemotron the one, DeepSeek and Granite the other."""
-_REWRITTEN = "the chat template rewrites earlier turns once they are answered"
 
 
 class ChatRenderer(Renderer):
@@ -50,15 +50,21 @@ class ChatRenderer(Renderer):
         self._arguments: dict[str, Any] = {}
         self.native_tools = self._writes_tools()
         """Whether the template itself writes tools and tool calls."""
-        self._arguments = self._thinking_arguments(thinking)
+        self._switchable = self._opening(_SWITCH[True]) != self._opening(_SWITCH[False])
+        self._arguments, self.thinking = self._thinking(thinking)
+        """`thinking`: whether prompts ask for a thought."""
+        self._writes = {
+            place: _THOUGHT in self._apply([_USER, probe], None)
+            for place, probe in (("reasoning_content", _WRITTEN), ("content", _SPOKEN))
+        }
         self._end = self._end_of_turn()
         eos = tokenizer.eos_token_id
-        self.stop: list[int] = sorted({*([] if eos is None else [eos]), *self._encode(self._end)})
+        self.stop = sorted({*([] if eos is None else [eos]), *self._encode(self._end)})
 
     @property
     def thinking_off(self) -> bool:
         """Whether the template's thoughts are switched off."""
-        return self._arguments == _THOUGHTS["off"]
+        return self._switchable and not self.thinking
 
     def prompt(
         self, prompt: str | Sequence[JSON], tools: Sequence[JSON] | None = None
@@ -117,44 +123,62 @@ class ChatRenderer(Renderer):
         self, done: str, history: Sequence[JSON], turn: JSON, tools: Sequence[JSON] | None
     ) -> tuple[str, str]:
         """Return (what comes between `done` and the turn, the turn with its end)."""
+        self._require_thought(turn)
         start = self._render(history, tools, is_open=True)
         whole = self._render([*history, turn], tools)
-        if not whole.startswith(start):
-            raise Unrenderable(self._crooked(turn))
-        if not start.startswith(done):
-            raise Unrenderable(_REWRITTEN)
+        if not (start.startswith(done) and whole.startswith(start)):
+            raise Unrenderable("the chat template rewrites earlier turns once they are answered")
         answer = whole[len(start) :]
-        if _thought(turn) not in answer:
-            raise Unrenderable("the chat template leaves out the assistant's reasoning_content")
-        return start[len(done) :], answer[: answer.rindex(self._end) + len(self._end)]
+        if start.rstrip().endswith("<think>") and answer.lstrip().startswith("<think>"):
+            raise Unrenderable("the chat template would open the thought twice")
+        text, end, _ = answer.rpartition(self._end)
+        if not end:
+            raise Unrenderable("the chat template closes this turn in a way of its own")
+        return start[len(done) :], text + end
 
-    def _crooked(self, turn: JSON) -> str:
-        """Say why an answered turn does not continue its open prompt."""
-        thinks = bool(_thought(turn)) or "</think>" in turn["content"]
-        if self._arguments == _THOUGHTS["on"] and not thinks:
-            return (
-                "with --thinking on, an assistant turn needs its thought: reasoning_content, or "
+    def _require_thought(self, turn: JSON) -> None:
+        """Refuse a turn that has no thought where there must be one, or one that would be lost."""
+        written, spoken = bool(turn.get("reasoning_content")), "</think>" in turn["content"]
+        if self.thinking and not (written or spoken):
+            raise Unrenderable(
+                "with thinking on, an assistant turn needs its thought: reasoning_content, or "
                 "<think>…</think> in its content"
             )
-        if self.thinking_off and thinks:
-            return "an assistant turn has a thought; train with --thinking on, or take it out"
-        return _REWRITTEN
+        if self.thinking_off and (written or spoken):
+            raise Unrenderable(
+                "an assistant turn has a thought; train with --thinking on, or take it out"
+            )
+        if written and not (self._writes["reasoning_content"] or self._spoken_only):
+            raise Unrenderable(
+                "the chat template leaves out reasoning_content; take it out, or put it into the "
+                "content"
+            )
+        if spoken and not self._writes["content"]:
+            raise Unrenderable("the chat template leaves out the thought in a turn's content")
+
+    @property
+    def _spoken_only(self) -> bool:
+        """Whether the template of a reasoning model takes thoughts in the content alone."""
+        return self.thinking and self._writes["content"] and not self._writes["reasoning_content"]
 
     def _answer_text(self, turn: JSON) -> str:
-        if not turn.get("tool_calls"):
+        if not (turn.get("tool_calls") or self.thinking):
             return str(turn["content"])
         if not self.native_tools:
-            return str(write_out([turn], None)[0]["content"])
+            turn = write_out([turn], None)[0]
         try:
-            return self._turn(self._render([_USER], None, is_open=True), [_USER], turn, None)[1][
-                : -len(self._end)
-            ]
+            text = self._turn(self._render([_USER], None, is_open=True), [_USER], turn, None)[1]
         except Unrenderable:
-            return "\n".join([turn["content"], *map(call_text, turn["tool_calls"])])
+            texts = [turn["content"], *map(call_text, turn.get("tool_calls", ()))]
+            return "\n".join(filter(None, texts))
+        opened = "" if "<think>" in text or not self.thinking else "<think>\n"
+        return opened + text.removesuffix(self._end)
 
     def _render(
         self, messages: Sequence[JSON], tools: Sequence[JSON] | None, *, is_open: bool = False
     ) -> str:
+        if self._spoken_only:
+            messages = [_spoken(message) for message in messages]
         if not self.native_tools:
             messages, tools = write_out(messages, tools), None
         return self._apply(messages, tools, is_open=is_open)
@@ -193,18 +217,29 @@ class ChatRenderer(Renderer):
             return False
         return text.count(_PROBE) >= 2 and "42424242" in text
 
-    def _thinking_arguments(self, thinking: Thinking) -> dict[str, Any]:
-        """Return the template's arguments for a choice; `auto` takes what keeps the prefix."""
-        opened = {name: self._opening(arguments) for name, arguments in _THOUGHTS.items()}
-        if thinking != "auto":
-            if thinking == "on" and opened["on"] == opened["off"]:
-                raise UsageError("--thinking on: the model's chat template has no thoughts")
-            return _THOUGHTS[thinking]
-        for arguments in ({}, _THOUGHTS["off"]):
-            start = self._opening(arguments)
-            if self._apply([_USER, _ANSWER], None).startswith(start):
-                return arguments
-        return {}
+    def _thinking(self, wanted: Thinking) -> tuple[dict[str, Any], bool]:
+        """Return the template's arguments for a choice, and whether prompts then ask for a thought.
+
+        `auto` is off where that can be chosen.
+
+        :raises UsageError: for a choice that the template does not have.
+        """
+        always = self._opening({}).rstrip().endswith("<think>") and not self._switchable
+        if wanted == "off" and always:
+            raise UsageError("--thinking off: the model's chat template always asks for a thought")
+        if wanted == "on" and not (always or self._switchable):
+            raise UsageError("--thinking on: the model's chat template has no thoughts")
+        if wanted == "on":
+            if not self._keeps_thoughts():
+                raise UsageError("--thinking on: the model's chat template leaves out thoughts")
+            return _SWITCH[True], True
+        return (_SWITCH[False] if self._switchable else {}), always
+
+    def _keeps_thoughts(self) -> bool:
+        """Say whether a thought, in one of its places, continues the prompt that asks for it."""
+        start = self._opening(_SWITCH[True])
+        texts = [self._apply([_USER, answer], None) for answer in (_WRITTEN, _SPOKEN)]
+        return any(text.startswith(start) and _THOUGHT in text[len(start) :] for text in texts)
 
     def _opening(self, arguments: dict[str, Any]) -> str:
         self._arguments = arguments
@@ -220,5 +255,9 @@ class ChatRenderer(Renderer):
         raise Unrenderable("the chat template closes an assistant's turn with no token of its own")
 
 
-def _thought(turn: JSON) -> str:
-    return str(turn.get("reasoning_content") or "").strip()
+def _spoken(message: JSON) -> JSON:
+    """Return a message with its thought in the content."""
+    thought = message.get("reasoning_content")
+    if not thought:
+        return message
+    return {**message, "content": f"<think>\n{thought}\n</think>\n\n{message['content']}"}

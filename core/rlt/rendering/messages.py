@@ -2,7 +2,7 @@
 
 A string is a user's prompt or an assistant's completion. Content parts of text are joined, a
 `developer` speaks as the system, and tool arguments are objects: OpenAI traces write them as a JSON
-string, Hugging Face templates want the object.
+string, Hugging Face templates want the object. An assistant's thought goes by several names.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlt.types import JSON
+
+THOUGHTS = ("reasoning_content", "thinking")
+"""Where templates look for an assistant's thought."""
+_ALIASES = (*THOUGHTS, "reasoning")
 
 
 class Unrenderable(ValueError):  # noqa: N818 - it describes a row
@@ -36,7 +40,10 @@ def _normalised(message: JSON) -> JSON:
         result["tool_calls"] = [_call(call) for call in message["tool_calls"]]
     else:
         result.pop("tool_calls", None)
-    return result
+    found = [message[key] for key in _ALIASES if isinstance(message.get(key), str)]
+    thought = next((text.strip() for text in found if text.strip()), "")
+    kept = {key: value for key, value in result.items() if key not in _ALIASES}
+    return {**kept, **dict.fromkeys(THOUGHTS, thought)} if thought else kept
 
 
 def _text(content: Any) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from rlt.rendering.messages import THOUGHTS
 from rlt.types import JSON
 
 _INTRODUCTION = (
@@ -44,7 +45,9 @@ def _plain(message: JSON) -> JSON:
     if message["role"] == "tool":
         return {"role": "user", "content": f"<tool_response>\n{content}\n</tool_response>"}
     calls = [call_text(call) for call in message.get("tool_calls", ())]
+    thoughts = {key: message[key] for key in THOUGHTS if key in message}
     return {
+        **thoughts,
         "role": message["role"],
         "content": "\n".join([*([content] if content else []), *calls]),
     }
