@@ -104,7 +104,7 @@ def test_a_flood_of_output_is_neither_kept_nor_in_the_way() -> None:
 def test_20_seconds_of_looping_are_ended_in_time() -> None:
     began = time.monotonic()
     assert reward("import time\nt = time.time()\nwhile time.time() < t + 20: pass") == 0.0
-    assert time.monotonic() - began < SECONDS + 7
+    assert time.monotonic() - began < 18
 
 
 def test_so_is_sleeping_with_signals_ignored() -> None:
@@ -114,7 +114,7 @@ def test_so_is_sleeping_with_signals_ignored() -> None:
         "for s in (signal.SIGTERM, signal.SIGINT): signal.signal(s, signal.SIG_IGN)\n"
         "time.sleep(20)"
     ) == 0.0  # fmt: skip
-    assert time.monotonic() - began < SECONDS + 7
+    assert time.monotonic() - began < 18
 
 
 def test_a_gigabyte_is_refused() -> None:
@@ -144,7 +144,7 @@ def test_a_process_that_leaves_the_group_does_not_outlive_the_run() -> None:
     )
     began = time.monotonic()
     assert reward(attack) == 1.0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 18
     # the fixture looks for what is left
 
 

@@ -121,7 +121,7 @@ def test_what_cannot_be_compared_in_time_is_an_error_and_the_next_question_is_an
         began = time.monotonic()
         with pytest.raises(TimeoutError, match="no answer within 1 s"):
             await compare.equal("1", "loop")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         assert await compare.equal("1", "1")
         compare._worker.kill()  # type: ignore[union-attr]
 
