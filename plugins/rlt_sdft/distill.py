@@ -102,6 +102,11 @@ async def _read(
     from tinker import ModelInput, SamplingParams  # noqa: PLC0415 - loaded with the service
 
     n, k = len(sequence.tokens), 0 if run.options["mode"] == "sampled" else run.options["k"]
+    if not n:  # nothing to read, and the last 0 tokens would be all of them
+        none = np.zeros(0)
+        return Lesson(
+            made, [], none, none, np.zeros((0, k), int), np.zeros((0, k)), truncated=False
+        )
     request = reader.sample(
         ModelInput.from_ints([*made.question, *sequence.tokens]),
         1,
