@@ -37,8 +37,8 @@ OPTIONS: dict[str, rlt.JSON] = {
         description="learn the teacher's rewrite, or its view of the student's own answer",
     ),
     "teacher": _choice(
-        "auto", "current", "base", "sync",
-        description="which weights teach; auto: current for rewrite, base for the others",
+        "base", "current", "sync",
+        description="which weights teach: those before step 0, the student's own, or a copy",
     ),
     "sync_every": _number(10, 1, "steps between new weights for teacher=sync"),
     "checks": _choice(

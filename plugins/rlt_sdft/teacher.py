@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 async def teacher(run: rlt.Run, step: int) -> tinker.SamplingClient:
     """Return the teacher of a step."""
     chosen = run.options["teacher"]
-    if chosen == "auto":
-        chosen = "current" if run.options["mode"] == "rewrite" else "base"
     if chosen != "sync":
         return await run.sampler(chosen)
     renewed = step - step % run.options["sync_every"]

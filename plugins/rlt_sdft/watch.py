@@ -1,7 +1,7 @@
 """Signs that self-distillation is going wrong, said while there is still something to save.
 
-A teacher that is the current policy and a student that learns from it can feed each other: first
-the rewrites stop passing, then they repeat each other, and the demonstrations become less likely.
+A teacher that is the student itself (`teacher=current`) can be fed by what it feeds: first the
+rewrites stop passing, then they repeat each other, and the demonstrations become less likely.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class Watch:
     def _warn(self, run: rlt.Run, sign: str, **facts: object) -> None:
         if sign not in self._said:
             self._said.add(sign)
-            run.log.warning(sign, **facts, hint="try -o teacher=base, a lower --lr, or stop here")
+            first = "" if run.options["teacher"] == "base" else "-o teacher=base, "
+            hint = f"see samples.jsonl; try {first}a lower --lr, or stop here"
+            run.log.warning(sign, **facts, hint=hint)
 
 
 def _probe(run: rlt.Run) -> list[Example]:

@@ -35,7 +35,8 @@ def warnings(train: Cli, rows: Path) -> Callable[..., list[str]]:
 def said() -> tuple[Any, list[str]]:
     """A run that keeps what it is warned of, and what it kept."""
     kept: list[str] = []
-    return SimpleNamespace(log=SimpleNamespace(warning=lambda sign, **_: kept.append(sign))), kept
+    log = SimpleNamespace(warning=lambda sign, **_: kept.append(sign))
+    return SimpleNamespace(log=log, options={"teacher": "base"}), kept
 
 
 def rewrites(passed: int, failed: int) -> list[dict[str, Any]]:
