@@ -35,8 +35,8 @@ def main() -> None:
     training = lab.write(chosen.folder / "train.jsonl", rows[: -chosen.held_out])
     found = {
         name: lab.train(
-            chosen.folder, f"{name.replace(' ', '-')}-{chosen.seed}", "--plugin", "sdft", "--data", training,
-            "--eval-data", held_out, "--steps", chosen.steps, "--eval-every", 6,
+            chosen.folder, f"{name.replace(' ', '-')}-{chosen.seed}", "--plugin", "sdft",
+            "--data", training, "--eval-data", held_out, "--steps", chosen.steps, "--eval-every", 6,
             "--prompts-per-step", 4, "--max-tokens", 96, "--seed", chosen.seed, *VARIANTS[name],
         )
         for name in chosen.variants
