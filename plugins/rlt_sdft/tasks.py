@@ -76,11 +76,19 @@ def _task(run: rlt.Run, row: rlt.Row) -> Task:
 
 
 def _asked(run: rlt.Run, prompt: Any, completion: Any, text: str) -> Any:
-    """Return the teacher's prompt, in the place of the row's last question if it repeats that."""
+    """Return the teacher's prompt, in the place of the row's last question if it repeats that.
+
+    A template that does not repeat the question stands alone, but for a trace of several turns:
+    what led to the demonstrated turn comes before it then.
+    """
     template = teacher_prompt(run)
     if "{prompt}" not in template:
-        return fill(template, prompt="", completion=text)
-    if isinstance(prompt, str):
+        alone = fill(template, prompt="", completion=text)
+        before = as_messages(completion, "assistant")[: _last_turn(completion)]
+        if not before:
+            return alone
+        return [*as_messages(prompt, "user"), *before, {"role": "user", "content": alone}]
+    if isinstance(prompt, str) and isinstance(completion, str):
         return fill(template, prompt=prompt, completion=text)
     messages = as_messages(prompt, "user")
     shown = text if isinstance(completion, str) else _trace(run, completion)
