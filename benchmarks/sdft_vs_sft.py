@@ -78,8 +78,9 @@ def arguments(task: str, folder: Path) -> tuple[object, ...]:
 
 def summary(points: Mapping[str, Sequence[lab.Line]]) -> str:
     """Return a line for each method and rate: the mean of its runs and their spread."""
-    keys = {"loss": "new task: loss", "exact": "exact answers", "named": "right function",
-            "retained": "retained: loss"}  # fmt: skip
+    known = {"loss": "new task: loss", "exact": "exact answers", "named": "right function",
+             "retained": "retained: loss"}  # fmt: skip
+    keys = {key: title for key, title in known.items() if key in points["base"][0]}
     return lab.table(
         ["method", "runs", *keys.values()],
         [[name, str(len(found)), *(lab.spread([x[key] for x in found]) for key in keys)]

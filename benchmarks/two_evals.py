@@ -3,7 +3,7 @@
 Select it beside an algorithm: `--plugin sdft --plugin benchmarks/two_evals.py -o retained=FILE`.
 `loss` is the held-out loss of the new task; `retained` that of FILE's plain chats; `exact` the
 share of held-out prompts whose greedy answer passes sdft's checks on numbers and tool calls;
-`named` the share whose answer calls the functions that the demonstration calls, in their order.
+`named` the share whose answer calls the functions that the demonstration calls, if it calls any.
 `-o base=FILE` keeps the numbers of the untrained model, which are the same for every run.
 """
 
@@ -54,10 +54,10 @@ async def _measured(run: rlt.Run, rows: list[rlt.Row]) -> dict[str, float]:
         "retained": await _nll(run, [json.loads(line) for line in lines]),
         "n_datums": len(rows),
     }
-    asked = rows[: run.options["answers"]]
-    if asked:
-        answers = await asyncio.gather(*(_answer(run, row) for row in asked))
-        numbers |= {key: sum(x[key] for x in answers) / len(answers) for key in answers[0]}
+    answers = await asyncio.gather(*(_answer(run, row) for row in rows[: run.options["answers"]]))
+    for key in ("exact", "named"):
+        found = [answer[key] for answer in answers if key in answer]
+        numbers |= {key: sum(found) / len(found)} if found else {}
     return numbers
 
 
@@ -81,7 +81,6 @@ async def _answer(run: rlt.Run, row: rlt.Row) -> dict[str, bool]:
     prompt = run.renderer.prompt(data["prompt"], data.get("tools"))
     (answer,) = await run.sample(prompt, seed=0, temperature=0.0)
     said, shown = run.renderer.text(answer.tokens), run.renderer.completion_text(data["completion"])
-    return {
-        "exact": same_final_number(shown, said) and same_tool_calls(shown, said),
-        "named": _NAME.findall(shown) == _NAME.findall(said),
-    }
+    right = {"exact": same_final_number(shown, said) and same_tool_calls(shown, said)}
+    called = _NAME.findall(shown)
+    return right | ({"named": called == _NAME.findall(said)} if called else {})
