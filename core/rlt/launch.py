@@ -129,6 +129,8 @@ def _train(ready: _Prepared) -> Finished:
     except asyncio.CancelledError:
         raise _with_way_on(Interrupted("interrupted at once"), run) from None
     except RltError as error:
+        if isinstance(error, UsageError) and not (ready.beginning.resumes or directory.has_run):
+            directory.config.unlink(missing_ok=True)  # nothing was begun: leave no trace
         raise _with_way_on(error, run) from error
     except Exception as error:
         told = explain(error)

@@ -9,6 +9,7 @@ from rlt import contract
 from rlt.dataset import Order
 from rlt.dataset.tokens import Model, TokenCount
 from rlt.dataset.types import DatasetType
+from rlt.errors import UsageError
 from rlt.rendering import Thinking, Unrenderable
 from rlt.run import Run
 from rlt.service import EnginePlan
@@ -54,6 +55,8 @@ def _rendered(
         unfit += bool(problems)
         if problems and unfit <= _MOST_NAMED:
             run.log.warning("the run would drop a row", row=row.where, reason=problems[0].message)
+    if unfit == len(reached):
+        raise UsageError("the model's template or context refuses every row that the run reaches")
     counted = tokens.as_json()
     prompts = list(filter(None, (_prompt(model, kind, row) for row in reached)))
     narrow = sum(len(prompt) + config.max_tokens > model.limit for prompt in prompts)

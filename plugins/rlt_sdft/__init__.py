@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import rlt
 from rlt.rendering import RawRenderer
 from rlt_sdft import distill, rewrite
-from rlt_sdft.options import OPTIONS, text_of
+from rlt_sdft.options import OPTIONS, TEXTS, keep_texts, text_of
 
 PLUGIN = rlt.PluginInfo(
     summary="Self-distillation: the model teaches itself each demonstration in its own words.",
@@ -34,13 +34,14 @@ PLUGIN = rlt.PluginInfo(
 @rlt.hookimpl
 def load_rows(run: rlt.Run) -> None:
     """Read the files that options name, before anything is paid for; leave rows to the default."""
-    for name in ("system", "teacher_system", "teacher_prompt"):
+    for name in TEXTS:
         text_of(run, name)
 
 
 @rlt.hookimpl
 def on_start(run: rlt.Run) -> None:
-    """Drop the chat template when `-o render=raw` asks for it."""
+    """Keep the prompts, and drop the chat template when `-o render=raw` asks for it."""
+    keep_texts(run)
     if run.options["render"] == "raw":
         run.renderer = RawRenderer(run.tokenizer)
     if run.options["mode"] == "sampled" and run.config.temperature != 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
 
 import rlt
@@ -17,6 +19,10 @@ DISTILL = (
     "Now answer with a response of your own, including the thinking process."
 )
 """What the teacher is told in the other modes (Shenfeld et al.)."""
+
+
+TEXTS = ("system", "teacher_system", "teacher_prompt")
+"""The options that may name a file."""
 
 
 def _choice(default: str, *others: str, description: str) -> rlt.JSON:
@@ -65,18 +71,60 @@ OPTIONS: dict[str, rlt.JSON] = {
 }  # fmt: skip
 
 
+class _Texts(dict[str, str]):
+    """The options' texts, read once: a file that changes meanwhile changes no run."""
+
+
 def text_of(run: rlt.Run, name: str) -> str:
     """Return an option's text, from its file when it begins with @.
 
-    :raises rlt.UsageError: when there is no such file.
+    A resumed run keeps the text that it began with.
+
+    :raises rlt.UsageError: when there is no such file, or nothing in it.
     """
-    value = str(run.options[name])
+    texts = run.state(_Texts)
+    if name not in texts:
+        value = str(run.options[name])
+        kept = _kept(run).get(value)
+        texts[name] = _read(name, value) if kept is None else kept
+    return texts[name]
+
+
+def keep_texts(run: rlt.Run) -> None:
+    """Write the files' texts down for a resume, and say where a file differs from what is used."""
+    files = {name: value for name in TEXTS if (value := str(run.options[name])).startswith("@")}
+    for name, value in files.items():
+        with contextlib.suppress(rlt.UsageError):  # it is gone, and not needed
+            if _read(name, value) != text_of(run, name):
+                run.log.warning("the file has changed; the run keeps its text", option=name)
+    if files:
+        texts = _kept(run) | {value: text_of(run, name) for name, value in files.items()}
+        _file(run).write_text(json.dumps(texts, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    if "{completion}" not in teacher_prompt(run):
+        run.log.warning("the teacher's prompt has no {completion}: it shows no demonstration")
+
+
+def _file(run: rlt.Run) -> Path:
+    return run.directory.path / "prompts.json"
+
+
+def _kept(run: rlt.Run) -> dict[str, str]:
+    path = _file(run)
+    return dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+
+
+def _read(name: str, value: str) -> str:
     if not value.startswith("@"):
         return value
     try:
-        return Path(value[1:]).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = Path(value[1:]).read_text("utf-8")
+    except OSError as error:
+        raise rlt.UsageError(f"-o {name}={value}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise rlt.UsageError(f"-o {name}={value}: {error}") from None
+    if not text.strip():
+        raise rlt.UsageError(f"-o {name}={value}: the file is empty")
+    return text
 
 
 def teacher_prompt(run: rlt.Run) -> str:

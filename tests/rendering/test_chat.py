@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlt.rendering import ChatRenderer, Example, Unrenderable, renderer_for
+from rlt.rendering import ChatRenderer, Example, RawRenderer, Unrenderable, renderer_for
 
 TOOL = {
     "type": "function",
@@ -158,3 +158,16 @@ def test_a_model_without_a_template_gets_raw_text(tokenizer: Any, monkeypatch: A
     assert example.tokens == ids[0] + ids[1]
     with pytest.raises(Unrenderable, match="need a chat template"):
         renderer.prompt([{"role": "user", "content": "Hi"}])
+
+
+@pytest.mark.parametrize("template", [True, False])
+def test_half_a_surrogate_pair_is_refused_in_words(tokenizer: Any, template: bool) -> None:
+    renderer = ChatRenderer(tokenizer) if template else RawRenderer(tokenizer)
+    with pytest.raises(Unrenderable, match="half a surrogate pair"):
+        renderer.demonstration("a", "\ud800")
+
+
+def test_a_thought_that_is_no_text_is_refused(tokenizer: Any) -> None:
+    turn = {"role": "assistant", "content": "3", "reasoning_content": 5}
+    with pytest.raises(Unrenderable, match="must be text"):
+        ChatRenderer(tokenizer).demonstration("a", [turn])

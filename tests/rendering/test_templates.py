@@ -127,12 +127,12 @@ def test_a_thought_may_stand_in_the_content(load: Load) -> None:
     [
         ("nemotron", "on", TRACE, "needs its thought"),
         ("qwen3", "on", TRACE[:1], "needs its thought"),
-        ("qwen3", "auto", THOUGHTFUL, "train with --thinking on"),
-        ("qwen3", "off", SPOKEN, "train with --thinking on"),
+        ("qwen3", "auto", THOUGHTFUL, "use --thinking on"),
+        ("qwen3", "off", SPOKEN, "use --thinking on"),
         ("reasoner", "auto", [TRACE[-1]], "needs its thought"),
         ("forgetful_reasoner", "auto", SPOKEN, "leaves out the thought"),
-        ("nemotron", "auto", THOUGHTFUL, "train with --thinking on"),
-        ("qwen3", "off", THOUGHTFUL, "train with --thinking on"),
+        ("nemotron", "auto", THOUGHTFUL, "use --thinking on"),
+        ("qwen3", "off", THOUGHTFUL, "use --thinking on"),
         ("llama3", "auto", THOUGHTFUL, "leaves out reasoning_content"),
     ],
 )

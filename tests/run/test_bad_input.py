@@ -55,6 +55,7 @@ SDFT = ("--plugin", "sdft")
         ((*SDFT, "--lr", "nan"), r"--lr must be a number above 0"),
         ((*SDFT, "--config", "wrong.toml"), r"no 'stepz'; did you mean 'steps'"),
         ((*SDFT, "--config", "odd.toml"), r"--out must be a string, not 3"),
+        ((*SDFT, "--data", "rows.jsonl", "--data", "rows.jsonl"), r"--data.*give one file"),
         ((*SDFT, "--log", "no/x", "--data", "rows.jsonl", "--steps", 1), r"--log no/x"),
         ((*SDFT, "--data", "-", "--eval-data", "-"), r"only one of --data and --eval-data"),
         ((*SDFT, "--out", ".."), r"--out '\.\.' is no name"),

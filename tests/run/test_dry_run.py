@@ -30,11 +30,17 @@ def test_it_shows_the_first_row_that_the_run_would_take(train: Cli, rows: Path) 
 
 
 def test_a_row_that_would_be_dropped_is_named(train: Cli, work: Path) -> None:
-    write_lines(work / "a.jsonl", [{"prompt": "Say much", "completion": "much " * 2000}])
-    result = train("--plugin", "sft", "--data", "a.jsonl", "--steps", 1, "--dry-run")
+    long = {"prompt": "Say much", "completion": "much " * 2000}
+    each = ("--plugin", "sft", "--data", "a.jsonl", "--dry-run", "--steps")
+    write_lines(work / "a.jsonl", [long, {"prompt": "Say little", "completion": "little"}])
+    result = train(*each, 2)
     assert result.code == 0
     assert "a.jsonl:1" in result.err
     assert "1 of these rows" in result.out
+    write_lines(work / "a.jsonl", [long])
+    result = train(*each, 1)
+    assert result.code == 2
+    assert "refuses every row" in result.err.splitlines()[-1]
 
 
 def test_a_prompt_that_leaves_no_room_for_a_sample_is_counted(train: Cli, rows: Path) -> None:

@@ -193,3 +193,31 @@ def test_a_prompt_file_that_is_not_there_is_said_before_anything_starts(
     assert result.code == 2
     assert "teacher_prompt=@nowhere.txt" in result.err
     assert not Path("runs").exists()
+
+
+def test_a_resumed_run_keeps_the_prompt_it_began_with(train: Cli, rows: Path) -> None:
+    prompt = Path("teacher.txt")
+    each = ("--plugin", "sdft", "--data", rows, "-o", "teacher_prompt=@teacher.txt", "--seed", 3)
+    prompt.write_text("Well said: {completion}")
+    assert train(*each, "--steps", 4, "--out", "whole").code == 0
+    for change in (lambda: prompt.write_text("Badly said: {completion}"), prompt.unlink):
+        prompt.write_text("Well said: {completion}")
+        name = f"parts{prompt.stat().st_mtime_ns}"
+        assert train(*each, "--steps", 2, "--out", name).code == 0
+        change()
+        result = train("--out", name, "--resume", "auto", "--steps", 4)
+        assert result.code == 0, result.err
+        assert ("the file has changed" in result.err) == prompt.exists()
+        samples = [read_lines(Path(f"runs/{run}/samples.jsonl")) for run in ("whole", name)]
+        assert samples[0] == samples[1]
+
+
+@pytest.mark.parametrize(("text", "code"), [(" \n", 2), ("Say something.", 0)])
+def test_a_teachers_prompt_that_shows_nothing_is_said(
+    train: Cli, rows: Path, text: str, code: int
+) -> None:
+    Path("teacher.txt").write_text(text)
+    result = train("--plugin", "sdft", "--data", rows, "--steps", 1, "--out", "n",
+                   "-o", "teacher_prompt=@teacher.txt")  # fmt: skip
+    assert result.code == code
+    assert ("the file is empty" if code else "no {completion}") in result.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,13 +24,16 @@ MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "conten
 
 
 @pytest.fixture
-def made(tokenizer: Any) -> Any:
+def made(tokenizer: Any, tmp_path: Path) -> Any:
     def of(prompt: Any, completion: Any, **options: Any) -> Task:
+        states: dict[Any, Any] = {}
         run: Any = SimpleNamespace(
             renderer=ChatRenderer(tokenizer),
             options={name: schema["default"] for name, schema in OPTIONS.items()} | options,
             config=SimpleNamespace(max_tokens=8),
             service=SimpleNamespace(max_context=9999),
+            state=lambda kind: states.setdefault(kind, kind()),
+            directory=SimpleNamespace(path=tmp_path),
         )
         row = {"prompt": prompt, "completion": completion, "tools": [TOOL]}
         found = task(run, rlt.Row(row, "id", "a.jsonl", 1))

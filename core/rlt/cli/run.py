@@ -17,6 +17,12 @@ from rlt.types import JSON
 _D = RunConfig()
 
 
+def _once(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str | None:
+    if len(values) > 1:
+        raise click.BadParameter("give one file; join several with cat", param=option)
+    return values[0] if values else None
+
+
 @click.command(short_help="Train a model with a plugin.")
 @click.option(
     "--plugin",
@@ -24,8 +30,14 @@ _D = RunConfig()
     metavar="NAME|FILE.py",
     help="The algorithm; repeat it to add observers.",
 )
-@click.option("--data", metavar="FILE", help="Training rows; - reads standard input.")
-@click.option("--eval-data", metavar="FILE", help="Held-out rows.")
+@click.option(
+    "--data",
+    multiple=True,
+    callback=_once,
+    metavar="FILE",
+    help="Training rows; - reads standard input.",
+)
+@click.option("--eval-data", multiple=True, callback=_once, metavar="FILE", help="Held-out rows.")
 @click.option(
     "--eval-every", type=int, metavar="N", help=f"Steps between evaluations. [{_D.eval_every}]"
 )

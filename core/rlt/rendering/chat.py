@@ -16,7 +16,7 @@ from typing import Any
 
 from rlt.errors import UsageError
 from rlt.rendering.datums import Example
-from rlt.rendering.messages import Unrenderable, as_messages
+from rlt.rendering.messages import Unrenderable, as_messages, encoded
 from rlt.rendering.renderer import Renderer, Thinking, Tokenizer
 from rlt.rendering.tool_text import call_text, write_out
 from rlt.types import JSON
@@ -141,12 +141,12 @@ class ChatRenderer(Renderer):
         written, spoken = bool(turn.get("reasoning_content")), "</think>" in turn["content"]
         if self.thinking and not (written or spoken):
             raise Unrenderable(
-                "with thinking on, an assistant turn needs its thought: reasoning_content, or "
-                "<think>…</think> in its content"
+                "the prompt asks for a thought, so each assistant turn needs its thought: "
+                "reasoning_content, or <think>…</think> in its content"
             )
         if self.thinking_off and (written or spoken):
             raise Unrenderable(
-                "an assistant turn has a thought; train with --thinking on, or take it out"
+                "an assistant turn has a thought; use --thinking on, or take the thought out"
             )
         if written and not (self._writes["reasoning_content"] or self._spoken_only):
             raise Unrenderable(
@@ -200,11 +200,7 @@ class ChatRenderer(Renderer):
             raise Unrenderable(f"the chat template refuses it: {error}") from error
 
     def _encode(self, text: str) -> list[int]:
-        return (
-            list(self._tokenizer.encode(text, add_special_tokens=False, verbose=False))
-            if text
-            else []
-        )
+        return encoded(self._tokenizer, text)
 
     # ---- what kind of template this is, found by rendering with it
 

@@ -33,6 +33,19 @@ def as_messages(value: str | Sequence[JSON], role: str) -> list[JSON]:
     return [_normalised(message) for message in value]
 
 
+def encoded(tokenizer: Any, text: str) -> list[int]:
+    """Return a text's ids, no special one added.
+
+    :raises Unrenderable: for half a surrogate pair, which JSON can hold and no tokenizer takes.
+    """
+    try:
+        return list(tokenizer.encode(text, add_special_tokens=False, verbose=False)) if text else []
+    except (TypeError, UnicodeEncodeError) as error:
+        if not any("\ud800" <= c <= "\udfff" for c in text):
+            raise
+        raise Unrenderable("the text holds half a surrogate pair, which is no character") from error
+
+
 def _normalised(message: JSON) -> JSON:
     role = "system" if message["role"] == "developer" else message["role"]
     result = {**message, "role": role, "content": _text(message.get("content"))}
@@ -40,7 +53,9 @@ def _normalised(message: JSON) -> JSON:
         result["tool_calls"] = [_call(call) for call in message["tool_calls"]]
     else:
         result.pop("tool_calls", None)
-    found = [message[key] for key in _ALIASES if isinstance(message.get(key), str)]
+    found = [message[key] for key in _ALIASES if message.get(key) is not None]
+    if not all(isinstance(text, str) for text in found):
+        raise Unrenderable("an assistant's thought must be text")
     thought = next((text.strip() for text in found if text.strip()), "")
     kept = {key: value for key, value in result.items() if key not in _ALIASES}
     return {**kept, **dict.fromkeys(THOUGHTS, thought)} if thought else kept

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlt.rendering.datums import Example
-from rlt.rendering.messages import Unrenderable
+from rlt.rendering.messages import Unrenderable, encoded
 from rlt.rendering.renderer import Renderer, Tokenizer
 from rlt.types import JSON
 
@@ -58,7 +58,7 @@ class RawRenderer(Renderer):
         return str(self._tokenizer.decode(list(tokens[:-1] if ended else tokens)))
 
     def _encode(self, text: str | Sequence[JSON]) -> list[int]:
-        return list(self._tokenizer.encode(_string(text), add_special_tokens=False, verbose=False))
+        return encoded(self._tokenizer, _string(text))
 
 
 def _string(value: str | Sequence[JSON]) -> str:
