@@ -7,6 +7,7 @@ starts a new run at step 0 from those weights.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -147,4 +148,7 @@ def _owner(out: str | None, state: str) -> RunDirectory | None:
 
 
 def _new_name(plugin: str) -> str:
-    return f"{plugin}-{time.strftime('%Y%m%d-%H%M%S')}"
+    """Name a run after its plugin and the time, and number those of one second."""
+    name = f"{plugin}-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(each for each in names if not (RUNS / each).exists())

@@ -154,9 +154,13 @@ def rejection(rewrite: Rewrite, asked: list[Check]) -> str | None:
         reason = check(rewrite)
         if reason is None:
             continue
-        if not (isinstance(reason, str) and reason):
+        if not (isinstance(reason, str) and reason.strip() and reason.isprintable()):
             name = getattr(check, "__name__", repr(check))
-            raise rlt.PluginError(f"the check {name!r} returned {reason!r}, not a reason or None")
+            home = getattr(check, "__module__", "?")
+            raise rlt.PluginError(
+                f"the check {name!r} of {home} returned {reason!r}, not a reason of one "
+                "line or None"
+            )
         return reason
     return None
 

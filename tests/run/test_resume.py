@@ -210,3 +210,10 @@ def test_a_run_of_an_older_version_that_had_fewer_settings_goes_on(
     assert result.code == 0, result.err
     assert [line["step"] for line in read_lines(Path("runs/old/metrics.jsonl"))
             if "split" not in line] == [0, 1]  # fmt: skip
+
+
+def test_weights_that_are_not_there_leave_no_run_behind(train: Cli, rows: Path) -> None:
+    result = train("--plugin", "sft", "--data", rows, "--out", "new", "--resume",
+                   "tinker://nobody/weights/nothing")  # fmt: skip
+    assert result.code == 2
+    assert not Path("runs").exists()

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -225,3 +226,16 @@ def test_a_reader_that_has_seen_enough_is_no_failure(
     assert run.stdout
     run.stdout.close()
     assert run.wait(120) == 0
+
+
+def test_runs_of_one_second_get_names_of_their_own(
+    train: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlt import resume
+
+    clock = SimpleNamespace(strftime=lambda _: "20300101-000000")
+    monkeypatch.setattr(resume, "time", clock)
+    for _ in range(3):
+        assert train("--plugin", "sft", "--data", rows, "--steps", 1).code == 0
+    names = sorted(path.name for path in Path("runs").iterdir())
+    assert names == [f"sft-20300101-000000{end}" for end in ("", "-2", "-3")]

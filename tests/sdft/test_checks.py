@@ -147,7 +147,9 @@ def test_a_plugin_may_add_a_check(train: Cli, rows: Path) -> None:
     ("body", "message"),
     [
         ("return 1 / 0", "plugin 'odd' raised ZeroDivisionError in make_datums at step 0"),
-        ("return True", "the check 'odd_check' returned True, not a reason or None"),
+        ("return True", "the check 'odd_check' of odd returned True, not a reason of one line"),
+        ("return ' '", "returned ' ', not a reason"),
+        ("return 'a=1\\nb'", "returned 'a=1\\nb', not a reason"),
     ],
 )
 def test_a_faulty_check_is_named(train: Cli, rows: Path, body: str, message: str) -> None:
