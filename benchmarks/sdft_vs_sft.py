@@ -3,8 +3,9 @@
 SmolLM2-135M on the embedded engine. New task: tool calls (or, with `--task sums`, short GSM8K
 rows), by held-out loss and by exact greedy answers. Retained ability: the loss of plain chats that
 are never trained on. Methods: the model as it is, SFT, SDFT by rewriting, SDFT by top-k. Two
-learning rates and three seeds; `--quick` does the first of each only. Runs that are done already
-are not done again, so it may be interrupted; the table and the picture are of what is done so far.
+learning rates and three seeds; `--quick` does the first of each, and 8 steps for 12. Runs that are
+done already are not done again, so it may be interrupted; the table and the picture are of what is
+done so far.
 
     python benchmarks/sdft_vs_sft.py [--quick | --seeds N] [--task tools|sums] [--folder DIR]
 
@@ -37,17 +38,17 @@ HELD = 15
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one rate and one seed")
+    parser.add_argument("--quick", action="store_true", help="one rate, one seed, fewer steps")
     parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--task", choices=("tools", "sums"), default="tools")
     parser.add_argument("--folder", type=Path, default=None)
     chosen = parser.parse_args()
     if not find_spec("matplotlib"):
         sys.exit("the picture needs matplotlib: pip install -e '.[local,bench]'")
-    folder = chosen.folder or Path(f"runs/sdft-vs-sft-{chosen.task}")
+    folder = chosen.folder or Path(f"runs/sdft-vs-sft-{chosen.task}" + "-quick" * chosen.quick)
     folder.mkdir(parents=True, exist_ok=True)
     rates, seeds = (RATES[:1], [0]) if chosen.quick else (RATES, range(chosen.seeds))
-    common = arguments(chosen.task, folder)
+    common = arguments(chosen.task, folder, 8 if chosen.quick else 12)
     points: dict[str, list[lab.Line]] = {}
     for seed, rate, name in itertools.product(seeds, rates, METHODS):
         lines = lab.evals(lab.train(folder, f"{name.replace(' ', '-')}-{rate:g}-{seed}", *common,
@@ -59,7 +60,7 @@ def main() -> None:
     print(summary(points))
 
 
-def arguments(task: str, folder: Path) -> tuple[object, ...]:
+def arguments(task: str, folder: Path, steps: int) -> tuple[object, ...]:
     """Write the rows of a task, and return what all its runs have in common."""
     rows = lab.tool_calls(folder) if task == "tools" else lab.short_sums()
     every = len(rows) // HELD
@@ -71,7 +72,7 @@ def arguments(task: str, folder: Path) -> tuple[object, ...]:
         "--plugin", lab.HERE / "two_evals.py",
         "-o", f"retained={lab.write(folder / 'chats.jsonl', lab.chats(HELD))}",
         "-o", f"answers={HELD}", "-o", f"base={folder / 'base.json'}",
-        "--steps", 12, "--eval-every", 12, "--prompts-per-step", 4, "--max-tokens", 80,
+        "--steps", steps, "--eval-every", steps, "--prompts-per-step", 4, "--max-tokens", 80,
         "--save-every", 0,
     )  # fmt: skip
 
