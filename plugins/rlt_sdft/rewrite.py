@@ -36,10 +36,10 @@ class Rewrites:
     """How many rewrites were cut at `--max-tokens`."""
     dropped: str | None = None
     samples: Sequence[rlt.JSON] = ()
-    logprobs: Sequence[Sequence[float]] = ()
-    """The teacher's, of the tokens of each of its rewrites."""
+    logprobs: Sequence[float] = ()
+    """The teacher's, of every token it sampled."""
     taught: Sequence[Sequence[float]] = ()
-    """The same for each example: empty for a demonstration, which the teacher did not sample."""
+    """Those of each example: empty for a demonstration, which the teacher did not sample."""
 
     @property
     def outcome(self) -> rlt.RowOutcome:
@@ -133,7 +133,7 @@ def _judged(run: rlt.Run, made: Task, sequences: Sequence[SampledSequence]) -> R
         truncated=sum(sequence.stop_reason == "length" for sequence in sequences),
         dropped=None if examples else f"rejected:{rejected[0]}",
         samples=samples,
-        logprobs=[sequence.logprobs or () for sequence in sequences],
+        logprobs=[x for sequence in sequences for x in sequence.logprobs or ()],
         taught=taught,
     )
 
@@ -156,7 +156,7 @@ def _sample(
 def _metrics(done: Sequence[Rewrites]) -> dict[str, float]:
     reasons = Counter(reason for each in done for reason in each.rejected)
     accepted = sum(each.accepted for each in done)
-    logprobs = [x for each in done for rewrite in each.logprobs for x in rewrite]
+    logprobs = [x for each in done for x in each.logprobs]
     return {
         "n_rewrites": accepted + reasons.total(),
         "n_accepted": accepted,

@@ -82,9 +82,9 @@ def _asked(run: rlt.Run, prompt: Any, completion: Any, text: str) -> Any:
     what led to the demonstrated turn comes before it then.
     """
     template = teacher_prompt(run)
+    before = as_messages(completion, "assistant")[: _last_turn(completion)]
     if "{prompt}" not in template:
         alone = fill(template, prompt="", completion=text)
-        before = as_messages(completion, "assistant")[: _last_turn(completion)]
         if not before:
             return alone
         return [*as_messages(prompt, "user"), *before, {"role": "user", "content": alone}]
@@ -96,8 +96,8 @@ def _asked(run: rlt.Run, prompt: Any, completion: Any, text: str) -> Any:
     if last is None:
         raise Unrenderable("the prompt has no user turn for the teacher's prompt to stand in")
     question = fill(template, prompt=messages[last]["content"], completion=shown)
-    told = [*messages[:last], {**messages[last], "content": question}, *messages[last + 1 :]]
-    return told + as_messages(completion, "assistant")[: _last_turn(completion)]
+    asked = {**messages[last], "content": question}
+    return [*messages[:last], asked, *messages[last + 1 :], *before]
 
 
 def _trace(run: rlt.Run, completion: Sequence[rlt.JSON]) -> str:
