@@ -44,7 +44,7 @@ class ChatRenderer(Renderer):
     def __init__(self, tokenizer: Tokenizer, thinking: Thinking = "auto") -> None:
         """Find out what the tokenizer's template does.
 
-        :raises UsageError: when `thinking` is "on" and the template has none.
+        :raises UsageError: when `thinking` is a choice that the template does not have.
         """
         self._tokenizer = tokenizer
         self._arguments: dict[str, Any] = {}
